@@ -1,0 +1,110 @@
+"""What the operations database remembers, as frozen records."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from headrace.names import TableName
+from headrace.plan.nodes import Frozen
+from headrace.plan.query import Query
+
+RefreshMode = Literal["AUTO", "INCREMENTAL", "FULL"]
+State = Literal["SETUP", "RESUMING_CLUSTER", "QUEUED", "RUNNING", "SUCCEED", "FAILED"]
+Trigger = Literal["MANUAL", "SYSTEM_SCHEDULED"]
+
+
+class SourceVersion(Frozen):
+    """One source in a frontier: which table (by Delta's own id, not by name) at which version, with which columns."""
+
+    path: str
+    table_id: str
+    version: int
+    schema_digest: str
+    """Digest of the columns that the query reads, with their types."""
+
+
+class Frontier(Frozen):
+    """The version of every source that a table's contents were computed from."""
+
+    sources: tuple[SourceVersion, ...]
+    lineage: dict[str, int] = Field(default_factory=dict)
+    """Every table upstream at any depth, by path, with the version that is contained in these contents."""
+    date: str | None = None
+    """The day that current_date stood for, when the query uses it."""
+
+    def version_of(self, path: str) -> int | None:
+        return next((source.version for source in self.sources if source.path == path), None)
+
+
+class DynamicTable(Frozen):
+    """A definition with its settings. `generation` grows when the definition's meaning changes."""
+
+    id: str
+    workspace: str
+    schema_name: str
+    name: str
+    query: Query
+    storage_path: str
+    database: str = "public"
+    """The Spark database that was current at CREATE: names in the query with one part are found there."""
+    comment: str | None = None
+    column_comments: dict[str, str] = Field(default_factory=dict)
+    properties: dict[str, str] = Field(default_factory=dict)
+    partitioned_by: tuple[str, ...] = ()
+    clustered_by: tuple[str, ...] = ()
+    interval_seconds: int | None = None
+    start_with: datetime | None = None
+    vcluster: str = "default"
+    refresh_mode: RefreshMode = "AUTO"
+    suspended: bool = False
+    suspended_reason: str | None = None
+    creator: str = ""
+    created_at: datetime
+    modified_at: datetime
+    generation: int = 1
+    stale_reason: str | None = None
+    """Set when the contents must be rebuilt at the next refresh, with the reason (after RESTORE, for example)."""
+
+    @property
+    def table_name(self) -> TableName:
+        return TableName(self.workspace, self.schema_name, self.name)
+
+
+class Intent(Frozen):
+    """Written before a refresh commits: sequence number and both frontiers."""
+
+    table_id: str
+    sequence: int
+    job_id: str
+    old: Frontier | None
+    new: Frontier
+    settled: bool = False
+
+
+class RefreshRecord(Frozen):
+    """One row of the refresh history."""
+
+    job_id: str
+    table_id: str
+    workspace: str
+    schema_name: str
+    name: str
+    vcluster: str
+    start_time: datetime
+    end_time: datetime | None = None
+    state: State
+    trigger: Trigger
+    suspended_reason: str | None = None
+    refresh_mode: Literal["NO_DATA", "INCREMENTAL", "FULL"] | None = None
+    error_message: str | None = None
+    source_tables: tuple[TableName, ...] = ()
+    rows_inserted: int | None = None
+    rows_deleted: int | None = None
+    completion_target: datetime | None = None
+    technique: str | None = None
+    reason: str | None = None
+    profile: dict[str, int | float | str | None] = Field(default_factory=dict)
+    """Input rows, bytes, Spark jobs, seconds per phase."""

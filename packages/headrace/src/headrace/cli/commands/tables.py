@@ -1,0 +1,174 @@
+"""`headrace refresh`, `history`, `explain` and `verify`: what one does with dynamic tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.faults import FAILED, exit_code, show_error
+from headrace.cli.lakes import LakeOption, at_work, opened
+from headrace.cli.output import Format, FormatOption, Table, write_result
+from headrace.errors import HeadraceError
+from headrace.names import parse_parts, quote, quote_text
+
+if TYPE_CHECKING:
+    from headrace.engine import Lake
+
+NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME...", help="Tables, as name, schema.name or in full.")]
+FullOption = Annotated[bool, typer.Option("--full", help="Show all columns of the history, not the telling ones.")]
+
+
+def refresh(
+    names: NamesArgument, form: FormatOption = Format.table, full: FullOption = False, lake: LakeOption = None
+) -> None:
+    """Bring dynamic tables up to date, in the order given, and print what was done."""
+    tables = [_quoted(name) for name in names]
+    with opened(lake) as open_lake:
+        rows: list[tuple[Any, ...]] = []
+        columns: list[str] = []
+        failure: HeadraceError | None = None
+        for name, table in zip(names, tables, strict=True):
+            try:
+                with at_work(f"Refreshing {name}"):
+                    result = open_lake.sql(f"REFRESH DYNAMIC TABLE {table}")
+            except HeadraceError as error:
+                failure = error
+                break
+            columns, rows = result.columns, rows + result.rows
+        if rows:
+            _write_history(Table(columns, rows), form, full)
+        if failure is not None:
+            sys.stdout.flush()
+            show_error(failure)
+            raise typer.Exit(exit_code(failure))
+
+
+def history(
+    name: Annotated[str | None, typer.Argument(help="One table's history only.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many refreshes, the newest first.")] = 20,
+    form: FormatOption = Format.table,
+    full: FullOption = False,
+    lake: LakeOption = None,
+) -> None:
+    """Show past refreshes: when, how, how many rows, how long, and why."""
+    where = f" WHERE {_condition(name)}" if name else ""
+    with opened(lake) as open_lake:
+        with at_work("Reading the history"):
+            result = open_lake.sql(f"SHOW DYNAMIC TABLE REFRESH HISTORY{where} LIMIT {limit}")
+        _write_history(result, form, full)
+
+
+def explain(
+    name: Annotated[str, typer.Argument(help="A dynamic table.")],
+    form: FormatOption = Format.table,
+    lake: LakeOption = None,
+) -> None:
+    """Show what the next refresh of a dynamic table would do, and why."""
+    table = _quoted(name)
+    with opened(lake) as open_lake:
+        with at_work("Looking"):
+            result = open_lake.sql(f"EXPLAIN REFRESH DYNAMIC TABLE {table}")
+        if form is Format.table and len(result.columns) == 3:
+            for line in sections(result.rows):
+                typer.echo(line)
+        else:
+            write_result(result, form)
+
+
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Dynamic tables.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All dynamic tables of the lake.")] = False,
+    form: FormatOption = Format.table,
+    lake: LakeOption = None,
+) -> None:
+    """Check that dynamic tables equal their queries at the versions they were computed from.
+
+    Ends with 1 when one differs.
+    """
+    if bool(names) == every:
+        raise typer.BadParameter("Name the tables to verify, or give --all.")
+    tables = [_quoted(name) for name in names or []]
+    with opened(lake) as open_lake:
+        if every:
+            tables = _all_tables(open_lake)
+        rows: list[tuple[Any, ...]] = []
+        columns: list[str] = ["name", "result"]
+        for number, table in enumerate(tables):
+            with at_work(f"Verifying {table} ({number + 1} of {len(tables)})"):
+                result = open_lake.sql(f"VERIFY DYNAMIC TABLE {table}")
+            columns, rows = result.columns, rows + result.rows
+    write_result(Table(columns, rows), form)
+    if any(row[columns.index("result")] != "EQUAL" for row in rows):
+        raise typer.Exit(FAILED)
+
+
+def sections(rows: list[tuple[Any, ...]]) -> list[str]:
+    """(section, item, value) rows under one heading a section, values in one column."""
+    lines: list[str] = []
+    width = min(60, max((len(str(item)) for _, item, _ in rows), default=0))
+    last = None
+    for section, item, value in rows:
+        if section != last:
+            lines += ([""] if lines else []) + [str(section).upper()]
+            last = section
+        lines.append(f"  {item:<{width}}  {value}".rstrip())
+    return lines
+
+
+def brief(result: Any) -> Table:
+    """The columns of the history that a person looks at first."""
+    columns = ["name", "start_time", "state", "refresh_mode", "technique", "inserted", "deleted", "seconds", "reason"]
+    rows = []
+    for row in result.rows:
+        entry = dict(zip(result.columns, row, strict=True))
+        stats = json.loads(entry["stats"]) if entry["stats"] else {}
+        rows.append(
+            (
+                f"{entry['schema_name']}.{entry['name']}",
+                entry["start_time"].replace(microsecond=0) if entry["start_time"] else None,
+                entry["state"],
+                entry["refresh_mode"],
+                entry["technique"],
+                _number(stats.get("rows_inserted")),
+                _number(stats.get("rows_deleted")),
+                _seconds(entry["duration"]),
+                entry["error_message"] or entry["reason"] or "",
+            )
+        )
+    return Table(columns, rows)
+
+
+def _write_history(result: Any, form: Format, full: bool) -> None:
+    write_result(brief(result) if form is Format.table and not full else result, form)
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _seconds(duration: str | None) -> float | None:
+    """Seconds out of `0 00:00:01.500000000`."""
+    if duration is None:
+        return None
+    days, _, clock = duration.partition(" ")
+    hours, minutes, seconds = clock.split(":")
+    return round(int(days) * 86400 + int(hours) * 3600 + int(minutes) * 60 + float(seconds), 2)
+
+
+def _all_tables(lake: Lake) -> list[str]:
+    found = lake.sql("SHOW DYNAMIC TABLES")
+    positions = [found.columns.index(column) for column in ("workspace_name", "schema_name", "name")]
+    return [".".join(quote(row[position]) for position in positions) for row in found.rows]
+
+
+def _quoted(name: str) -> str:
+    return ".".join(quote(part) for part in parse_parts(name))
+
+
+def _condition(name: str) -> str:
+    parts = parse_parts(name)
+    columns = ("workspace_name", "schema_name", "name")[-len(parts) :]
+    return " AND ".join(f"{column} = {quote_text(part.lower())}" for column, part in zip(columns, parts, strict=True))

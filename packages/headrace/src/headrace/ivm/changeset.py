@@ -1,0 +1,46 @@
+"""A changeset: rows with a signed weight. Weight +1 adds the row, −1 removes it; duplicates are repeated rows.
+
+Keeping every weight at ±1 (and repeating rows) lets partial sums be formed by negation, never by multiplication:
+a decimal times a weight could lose digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from headrace.names import quote
+
+WEIGHT = "__hr_w"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """`rows` has the node's columns and WEIGHT. `insert_only` is known before any job: no row has a negative weight.
+    `local` is the same rows in the driver, once they are materialized and few."""
+
+    rows: DataFrame
+    insert_only: bool
+    local: pa.Table | None = None
+
+    def over(self, rows: DataFrame) -> Changes:
+        """The same changes after a linear operator."""
+        return Changes(rows, self.insert_only)
+
+
+def weighted(rows: DataFrame, weight: int) -> DataFrame:
+    return rows.withColumn(WEIGHT, F.lit(weight))
+
+
+def net(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Sum the weights of equal rows and drop what cancels out; each remaining row is repeated |weight| times, ±1."""
+    summed = rows.groupBy(*(quote(name) for name in columns)).agg(F.sum(WEIGHT).alias("__hr_net"))
+    kept = summed.where("__hr_net <> 0")
+    return kept.selectExpr(
+        *(quote(name) for name in columns),
+        f"explode(array_repeat(CAST(sign(__hr_net) AS INT), CAST(abs(__hr_net) AS INT))) AS {WEIGHT}",
+    )

@@ -1,0 +1,128 @@
+"""How a dynamic table's contents lie in its storage table.
+
+Storage is append-first: a refresh adds the new rows and, for each row that goes, a *tombstone*, a copy of that row
+with weight −1. A row is live while no tombstone names its id (born, row). So the rows that one refresh appended are
+at the same time the changeset that tables downstream read, and a refresh never rewrites a file. Folding
+(storage/maintenance.py) rewrites the table without tombstones, as a commit that carries no change.
+
+Hidden columns come first, so that Delta keeps statistics for them whatever the width of the table.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pyspark.sql import DataFrame
+
+from headrace.ivm.state import CallState, states_of
+from headrace.names import quote
+from headrace.plan.nodes import Aggregate, Column, Expression, Filter, Frozen, Node, Plan, Project
+from headrace.plan.query import OutputColumn, Query
+
+PREFIX = "__hr_"
+WEIGHT = "__hr_weight"
+BORN = "__hr_born"
+ROW = "__hr_row"
+KEY = "__hr_key"
+VISIBLE = "__hr_visible"
+COUNT = "__hr_count"
+
+_IDENTITY = (
+    Column(name=WEIGHT, type="tinyint"),
+    Column(name=BORN, type="bigint"),
+    Column(name=ROW, type="bigint"),
+    Column(name=KEY, type="bigint"),
+)
+
+
+class Grouped(Frozen):
+    """A query whose root is an aggregate, with only projections and filters (HAVING) above it: its state is kept in
+    hidden columns of the table itself."""
+
+    aggregate: Aggregate
+    finish: tuple[Project | Filter, ...]
+    """From the aggregate upwards."""
+
+    @property
+    def key_columns(self) -> tuple[tuple[str, Expression], ...]:
+        """Stored key columns with the key each one holds."""
+        return tuple((f"{PREFIX}k{i}", key) for i, key in enumerate(self.aggregate.keys))
+
+    @property
+    def states(self) -> tuple[CallState, ...]:
+        return states_of(self.aggregate.calls)
+
+    @property
+    def hides_groups(self) -> bool:
+        return any(isinstance(node, Filter) for node in self.finish)
+
+    @property
+    def is_global(self) -> bool:
+        return not self.aggregate.keys
+
+
+class Layout(Frozen):
+    """`bag`: the query's rows as they are. `grouped`: one row per group, with its state."""
+
+    kind: Literal["bag", "grouped"]
+    public: tuple[Column, ...]
+    hidden: tuple[Column, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.hidden + self.public
+
+    @property
+    def hides_groups(self) -> bool:
+        return any(column.name == VISIBLE for column in self.hidden)
+
+
+def grouped_root(plan: Plan | None) -> Grouped | None:
+    """The plan as an aggregate with its finish, or None when its root is something else."""
+    if plan is None:
+        return None
+    finish: list[Project | Filter] = []
+    node: Node = plan.root
+    while isinstance(node, Project | Filter):
+        finish.append(node)
+        node = node.child
+    return Grouped(aggregate=node, finish=tuple(reversed(finish))) if isinstance(node, Aggregate) else None
+
+
+def layout_of(query: Query) -> Layout:
+    public = tuple(Column(name=column.name, type=column.type) for column in query.columns)
+    grouped = grouped_root(query.plan)
+    if grouped is None:
+        return Layout(kind="bag", public=public, hidden=_IDENTITY)
+    hidden = list(_IDENTITY)
+    if grouped.hides_groups:
+        hidden.append(Column(name=VISIBLE, type="boolean"))
+    hidden += [Column(name=name, type=key.type) for name, key in grouped.key_columns]
+    hidden.append(Column(name=COUNT, type="bigint"))
+    hidden += [column for state in grouped.states for column in state.columns]
+    return Layout(kind="grouped", public=public, hidden=tuple(hidden))
+
+
+def live_rows(stored: DataFrame, *, tombstones: bool = True) -> DataFrame:
+    """The rows of a storage table that no tombstone names, with all their columns. `tombstones=False` is the caller's
+    word that there are none."""
+    if not tombstones:
+        return stored
+    gone = stored.where(f"{WEIGHT} < 0").selectExpr(f"{BORN} AS __hr_gone_born", f"{ROW} AS __hr_gone_row")
+    rows = stored.where(f"{WEIGHT} > 0")
+    return rows.join(gone, (rows[BORN] == gone["__hr_gone_born"]) & (rows[ROW] == gone["__hr_gone_row"]), "left_anti")
+
+
+def select_live(columns: tuple[OutputColumn, ...], hides_groups: bool, table: str) -> str:
+    """The public contents as a query; `table` is the storage table as text, with a version where wanted."""
+    names = ", ".join(f"r.{quote(column.name)}" for column in columns)
+    hidden = f" AND r.{VISIBLE}" if hides_groups else ""
+    return (
+        f"SELECT {names} FROM {table} AS r LEFT ANTI JOIN "
+        f"(SELECT {BORN}, {ROW} FROM {table} WHERE {WEIGHT} < 0) AS gone "
+        f"ON r.{BORN} = gone.{BORN} AND r.{ROW} = gone.{ROW} WHERE r.{WEIGHT} > 0{hidden}"
+    )
+
+
+def schema_text(columns: tuple[Column, ...]) -> str:
+    return ", ".join(f"{quote(column.name)} {column.type}" for column in columns)

@@ -1,0 +1,106 @@
+"""The root of every other query: its rows are stored as they are, duplicates included.
+
+    stored changes:  + rows of Δ with weight +1     (each gets an id of its own)
+                     − for each row of Δ with weight −1, one live stored row that equals it in every column
+
+State:    none beyond the rows; each carries a hash of its values to be found by.
+Cost:     insertions append without looking at the table; removals look up the rows' hashes in it.
+Requires: columns that can be compared (no maps).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from headrace.ivm.changeset import WEIGHT, net
+from headrace.ivm.layout import BORN, KEY, ROW, Layout
+from headrace.ivm.layout import WEIGHT as STORED_WEIGHT
+from headrace.ivm.stages import PUSHED_KEYS, Stages
+from headrace.names import quote
+from headrace.plan.nodes import Plan
+
+
+@dataclass(frozen=True)
+class BagResult:
+    """`rows` are storage rows to append; `removals` is how many of them must be tombstones (None: not known)."""
+
+    rows: DataFrame
+    removals: int | None
+    appends_only: bool
+
+
+def whole(rows: DataFrame, layout: Layout, sequence: int, *, searchable: bool) -> DataFrame:
+    """Storage rows for all rows of the query, given under their public names."""
+    key = _value_hash(layout) if searchable else "0L"
+    return _stored(rows, layout, sequence, key)
+
+
+def refresh(stages: Stages, plan: Plan, layout: Layout, live: DataFrame, sequence: int) -> BagResult | None:
+    """Storage rows to append for the changes since the old frontier; None when nothing changed."""
+    found = stages.changes(plan.root)
+    if found is None:
+        return None
+    names = [quote(column.name) for column in layout.public]
+    pairs = [f"CAST({quote(unique.name)} AS {unique.type}) AS {quote(public)}" for public, unique in plan.columns]
+    public = found.rows.selectExpr(*pairs, WEIGHT)
+    if found.insert_only:
+        return BagResult(_stored(public, layout, sequence, _value_hash(layout)), 0, True)
+    netted = net(public, [column.name for column in layout.public])
+    keyed = netted.selectExpr("*", f"{_value_hash(layout)} AS {KEY}")
+    local = stages.local(keyed) if stages.small else None
+    if local is None:
+        kept = stages.cache(keyed)
+        added = _stored(kept.where(f"{WEIGHT} > 0").select(*names), layout, sequence, _value_hash(layout))
+        gone = _tombstones(kept.where(f"{WEIGHT} < 0"), live, layout)
+        return BagResult(added.union(gone), kept.where(f"{WEIGHT} < 0").count(), False)
+    kept = stages.spark.createDataFrame(local, schema=keyed.schema).coalesce(1)
+    added = _stored(kept.where(f"{WEIGHT} > 0").select(*names), layout, sequence, _value_hash(layout))
+    removals = sum(1 for weight in local.column(WEIGHT).to_pylist() if weight < 0)
+    if not removals:
+        return BagResult(added, 0, True)
+    gone = _tombstones(kept.where(f"{WEIGHT} < 0"), _narrowed(live, local), layout)
+    return BagResult(added.union(gone), removals, False)
+
+
+def _narrowed(live: DataFrame, changes: pa.Table) -> DataFrame:
+    """The stored rows whose hash is one of the few that go (their tombstones share it)."""
+    pairs = zip(changes.column(KEY).to_pylist(), changes.column(WEIGHT).to_pylist(), strict=True)
+    hashes = sorted({key for key, weight in pairs if weight < 0})
+    return live.where(F.col(KEY).isin(hashes)) if len(hashes) <= PUSHED_KEYS else live
+
+
+def _tombstones(removed: DataFrame, live: DataFrame, layout: Layout) -> DataFrame:
+    """One tombstone per removed row: the n-th of several equal removals takes the n-th of the equal live rows."""
+    names = [quote(column.name) for column in layout.public]
+    nth = f"row_number() OVER (PARTITION BY {KEY}, {', '.join(names)} ORDER BY %s) AS __hr_nth"
+    wanted = removed.selectExpr(*(f"{name} AS `g_{name[1:]}" for name in names), f"{KEY} AS g_key", nth % f"{KEY}")
+    numbered = live.selectExpr("*", nth % f"{BORN}, {ROW}")
+    same = ["g_key = " + KEY, "g_nth = __hr_nth"]
+    same += [f"`g_{name[1:]} <=> {name}" for name in names]
+    found = numbered.join(wanted.withColumnRenamed("__hr_nth", "g_nth"), F.expr(" AND ".join(same)), "left_semi")
+    return found.selectExpr(
+        *(
+            f"CAST(-1 AS tinyint) AS {STORED_WEIGHT}" if column.name == STORED_WEIGHT else quote(column.name)
+            for column in layout.columns
+        )
+    )
+
+
+def _stored(rows: DataFrame, layout: Layout, sequence: int, key: str) -> DataFrame:
+    identity = {
+        STORED_WEIGHT: "CAST(1 AS tinyint)",
+        BORN: f"CAST({sequence} AS bigint)",
+        ROW: "monotonically_increasing_id()",
+        KEY: key,
+    }
+    hidden = [f"{identity[column.name]} AS {quote(column.name)}" for column in layout.hidden]
+    public = [f"CAST({quote(c.name)} AS {c.type}) AS {quote(c.name)}" for c in layout.public]
+    return rows.selectExpr(*hidden, *public)
+
+
+def _value_hash(layout: Layout) -> str:
+    return f"xxhash64({', '.join(quote(column.name) for column in layout.public)})"

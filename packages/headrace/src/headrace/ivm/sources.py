@@ -1,0 +1,67 @@
+"""Reading sources: their rows at a version, and their changes between two versions, from Delta's change feed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.ivm.changeset import WEIGHT, Changes
+from headrace.ivm.layout import VISIBLE, live_rows
+from headrace.ivm.layout import WEIGHT as STORED_WEIGHT
+from headrace.names import quote
+from headrace.plan.nodes import Relation
+
+
+@dataclass(frozen=True)
+class SourceRange:
+    """One source between two versions. `old` is None when nothing was computed from it before."""
+
+    path: str
+    is_dynamic: bool
+    old: int | None
+    new: int
+    changed: bool
+    insert_only: bool
+    rows: int | None
+    """How many rows the commits between the versions touched, when their metrics tell."""
+    old_rows: int | None = None
+    new_rows: int | None = None
+    """Later versions with the same rows, where those of `old` and `new` may have been vacuumed away."""
+
+
+def read_version(spark: SparkSession, source: SourceRange, version: int) -> DataFrame:
+    """All rows of a source at a version, with its own column names."""
+    rows = spark.read.format("delta").option("versionAsOf", version).load(source.path)
+    if not source.is_dynamic:
+        return rows
+    live = live_rows(rows)
+    return live.where(VISIBLE) if VISIBLE in live.columns else live
+
+
+def relation_rows(spark: SparkSession, relation: Relation, source: SourceRange, version: int) -> DataFrame:
+    rows = read_version(spark, source, version)
+    return rows.selectExpr(*(f"{quote(own)} AS {quote(column.name)}" for own, column in relation.columns))
+
+
+def relation_changes(spark: SparkSession, relation: Relation, source: SourceRange) -> Changes | None:
+    """The source's changes under the relation's column names; None when it did not change."""
+    if not source.changed or source.old is None:
+        return None
+    feed = (
+        spark.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", source.old + 1)
+        .option("endingVersion", source.new)
+        .load(source.path)
+    )
+    sign = F.when(F.col("_change_type").isin("insert", "update_postimage"), 1).otherwise(-1)
+    if source.is_dynamic:
+        # A dynamic table's storage is itself a changelog: a row's own weight counts, and a tombstone that is
+        # removed (by a full refresh) gives its row back.
+        sign = sign * F.col(STORED_WEIGHT).cast("int")
+        if VISIBLE in feed.columns:
+            feed = feed.where(VISIBLE)
+    columns = [F.col(quote(own)).alias(column.name) for own, column in relation.columns]
+    return Changes(feed.select(*columns, sign.alias(WEIGHT)), source.insert_only)

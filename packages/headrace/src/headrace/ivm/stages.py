@@ -1,0 +1,143 @@
+"""Staged evaluation: each operator's changeset is computed once, and what several steps need is materialized first.
+
+Small changesets become local rows; their keys are then pushed into the reads of the other inputs as literals, where
+Delta's file statistics can skip. Larger ones are cached for the time of the refresh.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.ivm.changeset import Changes
+from headrace.ivm.evaluate import evaluate
+from headrace.ivm.sources import SourceRange, relation_changes, relation_rows
+from headrace.names import quote
+from headrace.plan.nodes import Node, Relation, walk
+
+LOCAL_ROWS = 20_000
+"""Up to so many rows are held in the driver as local rows."""
+PUSHED_KEYS = 500
+"""Up to so many distinct key values are pushed down as literals."""
+_PUSHABLE = (int, str, datetime.date)
+
+Rule = Callable[["Stages", Node], Changes | None]
+
+
+class Stages:
+    """One refresh's view of its sources: rows before, rows after, and changes of any node of the plan."""
+
+    def __init__(self, spark: SparkSession, sources: Sequence[SourceRange], rules: dict[type, Rule]) -> None:
+        self.spark = spark
+        self.sources = sources
+        self._rules = rules
+        self._cached: list[DataFrame] = []
+        known = [source.rows for source in sources if source.changed]
+        self.small = all(rows is not None for rows in known) and sum(rows or 0 for rows in known) <= LOCAL_ROWS
+        """The change is known, from the commits' own metrics, to fit in the driver."""
+        self.applied: list[str] = []
+        """The rules that ran, for the profile."""
+
+    def old(self, node: Node) -> DataFrame:
+        """The node's rows at the old frontier."""
+        return evaluate(node, lambda relation: self._read(relation, old=True))
+
+    def new(self, node: Node) -> DataFrame:
+        """The node's rows at the new frontier."""
+        return evaluate(node, lambda relation: self._read(relation, old=False))
+
+    def changes(self, node: Node) -> Changes | None:
+        """The node's changeset; None when no source below it changed, and Spark then never hears of it."""
+        if not self.changed(node):
+            return None
+        if isinstance(node, Relation):
+            found = relation_changes(self.spark, node, self.sources[node.source])
+            if found is not None and self.small:
+                # One partition needs no exchange before an aggregate or a join.
+                found = found.over(found.rows.coalesce(1))
+        else:
+            self.applied.append(node.kind)
+            found = self._rules[type(node)](self, node)
+        return found
+
+    def materialized(self, node: Node) -> Changes | None:
+        """The node's changeset, computed now; None when it turned out empty."""
+        found = self.changes(node)
+        return None if found is None else self.materialize(found)
+
+    def materialize(self, changes: Changes) -> Changes | None:
+        if self.small:
+            local = self.local(changes.rows)
+            if local is not None:
+                return None if local.num_rows == 0 else self.from_local(local, changes)
+        return Changes(self.cache(changes.rows), changes.insert_only)
+
+    def from_local(self, table: pa.Table, changes: Changes) -> Changes:
+        rows = self.spark.createDataFrame(table, schema=changes.rows.schema)
+        return Changes(rows.coalesce(1), changes.insert_only, table)
+
+    def local(self, rows: DataFrame) -> pa.Table | None:
+        """The rows as an Arrow table, or None when there are too many to hold."""
+        table = rows.limit(LOCAL_ROWS + 1).toArrow()
+        return table if table.num_rows <= LOCAL_ROWS else None
+
+    def cache(self, rows: DataFrame) -> DataFrame:
+        kept = rows.persist()
+        self._cached.append(kept)
+        return kept
+
+    def changed(self, node: Node) -> bool:
+        return any(self.sources[below.source].changed for below in walk(node) if isinstance(below, Relation))
+
+    def narrowed(self, rows: DataFrame, texts: Sequence[str], changes: Changes, keys: Sequence[str]) -> DataFrame:
+        """`rows` with what cannot match the few keys of a small changeset already left out.
+
+        `texts` are the key expressions over `rows`, `keys` those over the changeset. This only ever saves reading:
+        the join or grouping that follows decides what matches."""
+        if changes.local is None:
+            return rows
+        for text, key in zip(texts, keys, strict=True):
+            name = key.strip("`")
+            if name in changes.local.column_names:
+                values = changes.local.column(name)
+            else:
+                values = changes.rows.selectExpr(f"{key} AS k").toArrow().column(0)
+            condition = _one_of(text, values)
+            if condition is not None:
+                rows = rows.where(condition)
+        return rows
+
+    def close(self) -> None:
+        for rows in self._cached:
+            rows.unpersist()
+        self._cached.clear()
+
+    def _read(self, relation: Relation, *, old: bool) -> DataFrame:
+        source = self.sources[relation.source]
+        if old and source.old is not None:
+            version = source.old_rows if source.old_rows is not None else source.old
+        else:
+            version = source.new_rows if source.new_rows is not None else source.new
+        return relation_rows(self.spark, relation, source, version)
+
+
+def _one_of(text: str, values: pa.ChunkedArray) -> SparkColumn | None:
+    """`text` IN the values, NULL included when it is among them; None when that cannot be said in few literals."""
+    distinct = values.unique().to_pylist()
+    present = [value for value in distinct if value is not None]
+    if len(present) > PUSHED_KEYS or not all(
+        isinstance(value, _PUSHABLE) and not isinstance(value, datetime.datetime) for value in present
+    ):
+        return None
+    expression = F.expr(text)
+    condition = expression.isin(present) if present else F.lit(False)
+    return condition | expression.isNull() if len(present) < len(distinct) else condition
+
+
+def names_of(node: Node) -> list[str]:
+    return [quote(column.name) for column in node.output]

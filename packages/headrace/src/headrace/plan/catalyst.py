@@ -1,0 +1,228 @@
+"""Read a query, once, when its dynamic table is created: what it reads, what it returns, and how it is computed.
+
+Spark parses, analyses and lowers the query; nothing here decides what a query means. The steps are one file each:
+`binding` (the text and its sources), `lowering` (Catalyst's rules), `reading` (our algebra).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from headrace.errors import NonDeterministic, NotAllowed, QueryFailed, UserError
+from headrace.plan.binding import Binding, DatabaseOf, Locate, Located, bind
+from headrace.plan.jvm import Jvm, items, kind, optional, position_at, short_message, span, spark_errors
+from headrace.plan.lowering import lower
+from headrace.plan.nodes import Plan
+from headrace.plan.query import OutputColumn, Query, Slot
+from headrace.plan.reading import NoRule, read_plan, table_name
+from headrace.plan.render import render, subquery
+
+__all__ = ["Located", "read_query"]
+
+_HIDDEN = "__hr_"
+
+
+def read_query(spark: SparkSession, text: str, *, locate: Locate, database_of: DatabaseOf | None = None) -> Query:
+    """Everything that CREATE DYNAMIC TABLE must know about a query.
+
+    `locate` says what a name in Spark's catalog is. `database_of` gives the Spark database of a (workspace, schema);
+    without it, only names of the lake's own workspace are known, in one or two parts. Raises UserError when the query
+    is wrong or must be refused; a query that is fine but has no incremental rule comes back with `plan` None and
+    `unsupported` saying why.
+    """
+    jvm = Jvm(spark)
+    binding = bind(jvm, text, locate, database_of)
+    with spark_errors(lambda position: binding.place(text, position)):
+        analyzed = jvm.analyze(jvm.parse(binding.plan_text))
+    _check_sources(analyzed, binding)
+    uses_current_date = _check_determinism(jvm, analyzed, binding, text)
+    columns = _columns(analyzed)
+    _check_rendering(jvm, analyzed, binding)
+    plan, unsupported = _plan(jvm, analyzed, binding, [column.name for column in columns])
+    return Query(
+        text=text,
+        resolved_text=binding.resolved_text,
+        bound=binding.bound,
+        sources=tuple(binding.sources),
+        columns=columns,
+        plan=plan,
+        unsupported=unsupported,
+        uses_current_date=uses_current_date,
+    )
+
+
+def _plan(jvm: Jvm, analyzed: Any, binding: Binding, public: list[str]) -> tuple[Plan | None, str | None]:
+    names = {name.replace("`", ""): index for name, index in binding.names.items()}
+    dynamic = {name: index for name, index in names.items() if binding.sources[index].kind == "dynamic"}
+    try:
+        lowered, leaves = lower(jvm, analyzed, dynamic)
+        return read_plan(jvm, lowered, public, names, leaves), None
+    except NoRule as gap:
+        return None, str(gap)
+    except PySparkException as error:
+        return None, f"form that Spark could not simplify ({short_message(error)})"
+    except Py4JError as error:
+        return None, f"form that could not be read from Spark's plan ({str(error).splitlines()[0]})"
+
+
+def _nodes(plan: Any) -> list[Any]:
+    """The plan's nodes, those of subqueries in expressions included."""
+    found = [plan]
+    for below in (*items(plan.subqueries()), *items(plan.children())):
+        found.extend(_nodes(below))
+    return found
+
+
+def _check_sources(analyzed: Any, binding: Binding) -> None:
+    """A SQL function can read tables that the text does not name: those could not be read at a fixed version."""
+    read: Counter[str] = Counter()
+    dynamic = {name.replace("`", "") for name, at in binding.names.items() if binding.sources[at].kind == "dynamic"}
+    waiting = [analyzed]
+    while waiting:
+        node = waiting.pop()
+        if kind(node) == "View":
+            identifier = node.desc().identifier()
+            if f"{identifier.database().get()}.{identifier.table()}".lower() in dynamic:
+                continue
+        if kind(node) == "LogicalRelation":
+            read[table_name(node) or str(node.simpleString(1))] += 1
+        waiting += [*items(node.subqueries()), *items(node.children())]
+    named = {name.replace("`", ""): count for name, count in binding.mentions.items()}
+    for name, count in read.items():
+        if count > named.get(name, 0):
+            raise NotAllowed(
+                f"The query reads {name} through a function, where it cannot be read at a fixed version.",
+                hint="Write the function's query out in a WITH clause or a view.",
+            )
+
+
+def _check_determinism(jvm: Jvm, analyzed: Any, binding: Binding, text: str) -> bool:
+    """Refuse functions that differ from one call to the next; say whether current_date is used."""
+    current = jvm.pattern("CURRENT_LIKE")
+    variable = jvm.pattern("VARIABLE_REFERENCE")
+    uses_current_date = False
+    if analyzed.deterministic() and not analyzed.containsPattern(current) and not analyzed.containsPattern(variable):
+        return False
+    for node in _nodes(analyzed):
+        for expression in items(node.expressions()):
+            for culprit in _culprits(expression, current, variable):
+                name = kind(culprit)
+                if name == "CurrentDate":
+                    uses_current_date = True
+                    continue
+                spelled, position = _as_written(culprit, binding, text)
+                if name == "VariableReference":
+                    raise NotAllowed(
+                        f"{spelled} is a variable of this session; it is gone when the session ends.",
+                        hint="Write the value itself.",
+                        position=position,
+                    )
+                raise NonDeterministic(
+                    f"{spelled} gives a different result each time, so the table could never equal its query.",
+                    hint="Only current_date is allowed. Compute the value when the source rows are written.",
+                    position=position,
+                )
+    if not analyzed.deterministic():
+        raise NonDeterministic("The query contains an operator whose result differs from one run to the next.")
+    return uses_current_date
+
+
+def _culprits(expression: Any, current: Any, variable: Any) -> list[Any]:
+    """The innermost expressions that are not fixed."""
+    suspect = not expression.deterministic()
+    if not suspect and not expression.containsPattern(current) and not expression.containsPattern(variable):
+        return []
+    inner = [culprit for child in items(expression.children()) for culprit in _culprits(child, current, variable)]
+    if inner or _is_subquery(expression):
+        return inner
+    return [expression]
+
+
+def _is_subquery(expression: Any) -> bool:
+    """Whether this is a subquery expression, whose plan is looked through as a plan."""
+    return kind(expression) in ("ScalarSubquery", "Exists", "ListQuery", "LateralSubquery", "InSubquery")
+
+
+def _as_written(expression: Any, binding: Binding, text: str) -> tuple[str, Any]:
+    """The call's name as the user wrote it, and where; a place inside a view has no position in the query."""
+    origin, place = expression.origin(), span(expression)
+    written = optional(origin.sqlText())
+    if place is None or written is None:
+        return f"{expression.prettyName()}()", None
+    call = str(written)[place[0] : place[1] + 1].split("(")[0].strip()
+    call = call if kind(expression) == "VariableReference" else f"{call}()"
+    if optional(origin.objectName()) is not None:
+        return f"{call}, in the view {str(optional(origin.objectName())).replace('spark_catalog.', '')},", None
+    return call, position_at(text, binding.written(place[0]))
+
+
+def _columns(analyzed: Any) -> tuple[OutputColumn, ...]:
+    columns: list[OutputColumn] = []
+    known: set[str] = set()
+    types = json.loads(analyzed.schema().json())["fields"]
+    for attribute, field in zip(items(analyzed.output()), types, strict=True):
+        name, type_text = str(attribute.name()), str(attribute.dataType().sql())
+        if name.lower().startswith(_HIDDEN):
+            raise NotAllowed(f"Column names that start with {_HIDDEN} are Headrace's own.", hint=f"Rename '{name}'.")
+        if name.lower() in known:
+            raise QueryFailed(
+                f"The query returns two columns named '{name}'.", hint="Give one of them an alias (AS …)."
+            )
+        unstorable = _unstorable(field["type"])
+        if unstorable:
+            raise NotAllowed(
+                f"Column '{name}' has type {unstorable}, which a table cannot store.",
+                hint="Give it a type: CAST(… AS …).",
+            )
+        known.add(name.lower())
+        columns.append(OutputColumn(name=name, type=type_text, comment=field["metadata"].get("comment")))
+    return tuple(columns)
+
+
+def _unstorable(shape: Any) -> str | None:
+    """The part of a type that Delta has no storage for."""
+    if isinstance(shape, str):
+        fits = shape != "void" and "interval" not in shape and not shape.startswith("time(")
+        return None if fits else shape
+    if shape["type"] == "struct":
+        inner = [field["type"] for field in shape["fields"]]
+    else:
+        inner = [shape[part] for part in ("elementType", "keyType", "valueType") if part in shape]
+    return next((found for found in map(_unstorable, inner) if found), None)
+
+
+def _check_rendering(jvm: Jvm, analyzed: Any, binding: Binding) -> None:
+    """The text with its slots filled must still be the same query; full refreshes and VERIFY run that text."""
+
+    def table_at(slot: Slot) -> str:
+        if binding.sources[slot.source].kind == "table":
+            return slot.spark_name
+        return subquery(f"SELECT * FROM {slot.spark_name}", slot.alias)
+
+    if not any(source.kind == "dynamic" for source in binding.sources) and all(
+        isinstance(piece, str | Slot) for piece in binding.bound.pieces
+    ):
+        return
+    try:
+        with spark_errors():
+            rendered = jvm.analyze(jvm.parse(render(binding.bound, table_at)))
+    except UserError as error:
+        raise NotAllowed(
+            f"With its views and dynamic tables written out, Spark refuses the query: {error.message}",
+            hint="Qualify columns with the table's name or an alias alone, not with its schema.",
+        ) from None
+    before, after = (
+        [(str(attribute.name()), str(attribute.dataType().sql())) for attribute in items(plan.output())]
+        for plan in (analyzed, rendered)
+    )
+    if before != after:
+        raise NotAllowed(
+            "A view that the query reads has other column types now than when it was created.",
+            hint="Create the view again (CREATE OR REPLACE VIEW).",
+        )

@@ -1,0 +1,85 @@
+"""Choosing the new frontier: versions of all sources that agree with each other.
+
+Where a table reads both a base table and dynamic tables computed from it (a diamond), all of them must contain the same
+version of the base. `choose` takes the newest such choice: it lowers a version only as far as agreement needs, and
+when there is none it says who has to be refreshed first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A version of a source, with the versions of everything upstream that it contains."""
+
+    version: int
+    lineage: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What one source has to offer, newest first. A plain table offers any version up to its newest one."""
+
+    path: str
+    name: str
+    newest: int
+    candidates: Callable[[], Iterable[Candidate]] | None = None
+    """Only for dynamic tables: their versions, newest first."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    versions: dict[str, int]
+    lineage: dict[str, int]
+    disagreement: str | None = None
+
+
+def choose(offers: list[Offer]) -> Choice:
+    """The newest versions that agree; `disagreement` is set when there are none."""
+    caps: dict[str, int] = {offer.path: offer.newest for offer in offers}
+    dynamic = [offer for offer in offers if offer.candidates is not None]
+    known = {offer.path: list(offer.candidates()) for offer in dynamic if offer.candidates is not None}
+    chosen: dict[str, Candidate] = {}
+    while True:
+        for offer in dynamic:
+            fitting = next((c for c in known[offer.path] if _fits(offer.path, c, caps)), None)
+            if fitting is None:
+                return Choice({}, {}, _wait_for(offer, dynamic))
+            chosen[offer.path] = fitting
+        lowered = _lowered(caps, chosen)
+        if lowered == caps:
+            break
+        caps = lowered
+    versions = {o.path: chosen[o.path].version if o.path in chosen else caps[o.path] for o in offers}
+    lineage = dict(versions)
+    for path, candidate in chosen.items():
+        for upstream, version in candidate.lineage.items():
+            if lineage.setdefault(upstream, version) != version:
+                return Choice({}, {}, _wait_for(next(o for o in offers if o.path == path), dynamic))
+    return Choice(versions, lineage)
+
+
+def _fits(path: str, candidate: Candidate, caps: dict[str, int]) -> bool:
+    if candidate.version > caps[path]:
+        return False
+    return all(version <= caps.get(upstream, version) for upstream, version in candidate.lineage.items())
+
+
+def _lowered(caps: dict[str, int], chosen: dict[str, Candidate]) -> dict[str, int]:
+    lowered = dict(caps)
+    for path, candidate in chosen.items():
+        lowered[path] = min(lowered[path], candidate.version)
+        for upstream, version in candidate.lineage.items():
+            lowered[upstream] = min(lowered.get(upstream, version), version)
+    return lowered
+
+
+def _wait_for(offer: Offer, dynamic: list[Offer]) -> str:
+    names = ", ".join(sorted(other.name for other in dynamic))
+    return (
+        f"the tables upstream ({names}) were computed from different versions of their common sources; "
+        f"{offer.name} has no version that agrees with the others. Refresh them first."
+    )

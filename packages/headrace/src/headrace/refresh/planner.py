@@ -1,0 +1,147 @@
+"""Deciding how to refresh, as data and without side effects: EXPLAIN REFRESH and the runner read the same decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.catalog.records import DynamicTable, SourceVersion
+from headrace.ivm.sources import SourceRange
+from headrace.refresh.stored import Stored
+from headrace.storage.delta import Commit
+
+Mode = Literal["NO_DATA", "INCREMENTAL", "FULL"]
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """One source as the logs show it now."""
+
+    name: str
+    is_dynamic: bool
+    old: SourceVersion | None
+    new: SourceVersion
+    commits: tuple[Commit, ...] | None
+    """Between the two versions; None when the log no longer has them all."""
+    tracks_changes: bool
+
+
+@dataclass(frozen=True)
+class Check:
+    """A precondition of an incremental refresh, with its present value."""
+
+    text: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Decision:
+    mode: Mode
+    reason: str | None
+    ranges: tuple[SourceRange, ...]
+    checks: tuple[Check, ...]
+    rebind: bool = False
+    """A source's columns changed or it was created again: the query must be read again before the full refresh."""
+
+
+def decide(
+    table: DynamicTable,
+    stored: Stored,
+    facts: tuple[SourceFacts, ...],
+    *,
+    today: str,
+    disagreement: str | None = None,
+) -> Decision:
+    """The mode of the next refresh, its reason, and every precondition that led to it."""
+    checks: list[Check] = []
+    ranges = tuple(_range(fact) for fact in facts)
+
+    def full(reason: str, *, rebind: bool = False) -> Decision:
+        return Decision("FULL", reason, ranges, tuple(checks), rebind)
+
+    loaded = stored.note is not None
+    checks.append(Check("the table is loaded and its frontier is known", loaded))
+    if disagreement is not None:
+        checks.append(Check("the tables upstream agree on their common sources", False))
+        return Decision("NO_DATA", f"Waiting: {disagreement}", ranges, tuple(checks))
+    if stored.note is None:
+        return full(f"The frontier is unknown: {stored.distrust}." if stored.distrust else "First load.")
+    if table.stale_reason is not None:
+        return full(table.stale_reason)
+    if stored.note.generation != table.generation:
+        return full("The query was replaced.")
+
+    for fact in facts:
+        reason = _broken(fact, checks)
+        if reason is not None:
+            return full(reason, rebind=True)
+
+    behind = next((f for f in facts if f.old is not None and f.new.version < f.old.version), None)
+    if behind is not None:
+        return Decision("NO_DATA", f"Waiting: {behind.name} has no newer version that agrees.", ranges, tuple(checks))
+    new_day = table.query.uses_current_date and stored.note.frontier.date != today
+    changed = any(source.changed for source in ranges)
+    checks.append(Check("a source has changes", changed))
+    moved = any(f.is_dynamic and f.old is not None and f.new.version > f.old.version for f in facts)
+    if not changed and not new_day:
+        if moved and table.query.plan is not None and table.refresh_mode != "FULL":
+            # Nothing to compute, but what is upstream of the source moved: tables downstream that compare frontiers
+            # must see it.
+            return Decision("INCREMENTAL", "Only the frontier moves.", ranges, tuple(checks))
+        return Decision("NO_DATA", None, ranges, tuple(checks))
+    if table.refresh_mode == "FULL":
+        return full("REFRESH_MODE is FULL.")
+    if table.query.plan is None:
+        checks.append(Check("every operator has an incremental rule", False))
+        return full(f"No incremental rule: {table.query.unsupported}.")
+    checks.append(Check("every operator has an incremental rule", True))
+    for fact in facts:
+        reason = _unreadable(fact, checks)
+        if reason is not None:
+            return full(reason)
+    return Decision("INCREMENTAL", None, ranges, tuple(checks))
+
+
+def _range(fact: SourceFacts) -> SourceRange:
+    commits = fact.commits or ()
+    effective = [commit for commit in commits if commit.changes != "none"]
+    known = all(commit.rows is not None for commit in effective)
+    return SourceRange(
+        path=fact.new.path,
+        is_dynamic=fact.is_dynamic,
+        old=None if fact.old is None else fact.old.version,
+        new=fact.new.version,
+        changed=fact.old is not None and fact.commits is None or bool(effective),
+        insert_only=fact.commits is not None and all(commit.changes == "append" for commit in effective),
+        rows=sum(commit.rows or 0 for commit in effective) if known and fact.commits is not None else None,
+    )
+
+
+def _broken(fact: SourceFacts, checks: list[Check]) -> str | None:
+    """Why the source is no longer the one the contents were computed from."""
+    if fact.old is None:
+        checks.append(Check(f"{fact.name} is in the frontier", False))
+        return f"{fact.name} was not read before."
+    same = fact.old.table_id == fact.new.table_id
+    checks.append(Check(f"{fact.name} is the same table as before", same))
+    if not same:
+        return f"{fact.name} was dropped and created again."
+    same_columns = fact.old.schema_digest == fact.new.schema_digest
+    checks.append(Check(f"the columns read from {fact.name} are unchanged", same_columns))
+    if not same_columns:
+        return f"A column that the query reads from {fact.name} changed its name or type."
+    return None
+
+
+def _unreadable(fact: SourceFacts, checks: list[Check]) -> str | None:
+    """Why the changes of a source cannot be read one by one."""
+    complete = fact.commits is not None
+    checks.append(Check(f"the log of {fact.name} has every version since the frontier", complete))
+    if not complete:
+        return f"The log of {fact.name} no longer has every version since the last refresh."
+    if not any(commit.changes != "none" for commit in fact.commits or ()):
+        return None
+    checks.append(Check(f"change_tracking is on for {fact.name}", fact.tracks_changes))
+    if not fact.tracks_changes:
+        return f"change_tracking is off for {fact.name}."
+    return None

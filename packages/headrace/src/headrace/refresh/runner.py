@@ -1,0 +1,431 @@
+"""The refresh protocol, step by step: lease, frontier, intent, one commit with its `txn`, record.
+
+A crash at any point leaves either the old or the new version; `recovery.py` finds out which from the table's own log.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace import failpoints
+from headrace.catalog.records import DynamicTable, Frontier, Intent, RefreshRecord, SourceVersion, Trigger
+from headrace.catalog.store import Store
+from headrace.errors import HeadraceError, NotFound, RefreshFailed
+from headrace.ivm.layout import VISIBLE, WEIGHT, layout_of, schema_text
+from headrace.ivm.sources import SourceRange
+from headrace.names import TableName
+from headrace.plan.nodes import Relation, walk
+from headrace.plan.query import Query
+from headrace.progress import Progress
+from headrace.refresh import compute
+from headrace.refresh.fold import fold
+from headrace.refresh.frontier import Candidate, Choice, Offer, choose
+from headrace.refresh.lease import held_lease
+from headrace.refresh.planner import Decision, SourceFacts, decide
+from headrace.refresh.stored import CommitNote, Stored, app_id, as_source, read_note, read_stored
+from headrace.storage.arrow import committable, for_delta
+from headrace.storage.delta import DeltaLogs, require_sequence
+from headrace.storage.errors import short_message
+from headrace.storage.meter import Meter
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What the next refresh would do, and from what."""
+
+    stored: Stored
+    decision: Decision
+    frontier: Frontier | None
+    facts: tuple[SourceFacts, ...]
+
+
+class CannotMaintain(Exception):
+    """The incremental computation found the table not as it must be; the runner recomputes and says so."""
+
+
+class Runner:
+    """Refreshes dynamic tables, one at a time each."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        store: Store,
+        logs: DeltaLogs,
+        *,
+        owner: str,
+        lease_seconds: float,
+        rebind: Callable[[DynamicTable], DynamicTable],
+        progress: Progress,
+        zone: ZoneInfo,
+        clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    ) -> None:
+        self._spark = spark
+        self._store = store
+        self._logs = logs
+        self._owner = owner
+        self._lease_seconds = lease_seconds
+        self._rebind = rebind
+        self._progress = progress
+        self._zone = zone
+        self._clock = clock
+
+    # ------------------------------------------------------------------ looking
+
+    def outlook(self, table: DynamicTable) -> Outlook:
+        """Steps 2 to 4 of the protocol, without side effects and without Spark."""
+        stored = read_stored(self._logs, table)
+        old = stored.note.frontier if stored.note is not None else None
+        choice = choose([self._offer(table.query, index) for index in range(len(table.query.sources))])
+        if choice.disagreement is not None:
+            decision = decide(table, stored, (), today=self.today(), disagreement=choice.disagreement)
+            return Outlook(stored, decision, old, ())
+        facts = tuple(self._facts(table.query, index, old, choice) for index in range(len(table.query.sources)))
+        decision = decide(table, stored, facts, today=self.today())
+        return Outlook(stored, decision, self._frontier(table, facts, choice), facts)
+
+    def today(self) -> str:
+        return self._clock().astimezone(self._zone).date().isoformat()
+
+    def _offer(self, query: Query, index: int) -> Offer:
+        source = query.sources[index]
+        if source.kind == "table":
+            return Offer(source.path, source.name, self._logs.effective(source.path))
+
+        def candidates() -> Iterator[Candidate]:
+            for commit in self._logs.history(source.path):
+                note = read_note(commit.user_metadata)
+                if note is not None and not note.fold:
+                    yield Candidate(commit.version, note.frontier.lineage)
+
+        newest = next(candidates(), None)
+        if newest is None:
+            raise NotFound(f"{source.name} has no contents yet.", hint=f"Run REFRESH DYNAMIC TABLE {source.name} first.")
+        return Offer(source.path, source.name, newest.version, candidates)
+
+    def _facts(self, query: Query, index: int, old: Frontier | None, choice: Choice) -> SourceFacts:
+        source = query.sources[index]
+        snapshot = self._logs.snapshot(source.path)
+        dynamic = source.kind == "dynamic"
+        new = SourceVersion(
+            path=source.path,
+            table_id=snapshot.table_id,
+            version=choice.versions[source.path],
+            schema_digest=snapshot.digest(columns_read(query, index)),
+        )
+        before = next((s for s in old.sources if s.path == source.path), None) if old is not None else None
+        commits = None
+        if before is not None:
+            found = self._logs.commits(source.path, before.version, new.version)
+            commits = None if found is None else tuple(as_source(c) if dynamic else c for c in found)
+        return SourceFacts(source.name, dynamic, before, new, commits, dynamic or snapshot.tracks_changes)
+
+    def _frontier(self, table: DynamicTable, facts: tuple[SourceFacts, ...], choice: Choice) -> Frontier:
+        return Frontier(
+            sources=tuple(fact.new for fact in facts),
+            lineage=choice.lineage,
+            date=self.today() if table.query.uses_current_date else None,
+        )
+
+    # ------------------------------------------------------------------ doing
+
+    def refresh(self, table: DynamicTable, trigger: Trigger = "MANUAL") -> RefreshRecord:
+        """Move the table to the newest frontier. Raises RefreshFailed, with the history row written, when it cannot."""
+        failpoints.reach("refresh-start")
+        started = self._clock()
+        job_id = new_job_id(started)
+        record = RefreshRecord(
+            job_id=job_id,
+            table_id=table.id,
+            workspace=table.workspace,
+            schema_name=table.schema_name,
+            name=table.name,
+            vcluster=table.vcluster,
+            start_time=started,
+            state="RUNNING",
+            trigger=trigger,
+            suspended_reason=table.suspended_reason,
+            source_tables=tuple(TableName(s.workspace, s.schema_name, s.table) for s in table.query.sources),
+        )
+        no_data = self._if_nothing_to_do(table, record)
+        if no_data is not None:
+            return no_data
+        with held_lease(self._store, table.id, f"{self._owner}/{job_id}", self._lease_seconds, self._clock) as fencing:
+            failpoints.reach("after-lease")
+            try:
+                finished = self._refresh(table, record, fencing)
+            except Exception as error:
+                reason = error.message if isinstance(error, HeadraceError) else short_message(error)
+                failed = record.model_copy(
+                    update={"state": "FAILED", "end_time": self._clock(), "error_message": reason}
+                )
+                self._store.finish_refresh(failed, release=(table.id, fencing))
+                hint = error.hint if isinstance(error, HeadraceError) else None
+                raise RefreshFailed(f"The refresh of {table.table_name} failed: {reason}", hint=hint) from error
+            sequence = finished.profile.get("sequence")
+            settled = None if sequence is None else (table.id, int(sequence))
+            self._store.finish_refresh(finished, settle=settled, release=(table.id, fencing))
+        failpoints.reach("after-finish")
+        return finished
+
+    def _if_nothing_to_do(self, table: DynamicTable, record: RefreshRecord) -> RefreshRecord | None:
+        """The NO_DATA record, when that is what a first look shows: no lease, no Spark, one small transaction."""
+        try:
+            decision = self.outlook(table).decision
+        except NotFound:
+            return None
+        if decision.mode != "NO_DATA":
+            return None
+        finished = self._no_data(record, decision.reason)
+        self._store.record_no_data(finished)
+        return finished
+
+    def _no_data(self, record: RefreshRecord, reason: str | None) -> RefreshRecord:
+        return record.model_copy(
+            update={
+                "state": "SUCCEED",
+                "end_time": self._clock(),
+                "refresh_mode": "NO_DATA",
+                "technique": "NO_DATA",
+                "reason": reason,
+                "rows_inserted": 0,
+                "rows_deleted": 0,
+            }
+        )
+
+    def _refresh(self, table: DynamicTable, record: RefreshRecord, fencing: int) -> RefreshRecord:
+        table, look = self._outlook_or_rebound(table)
+        failpoints.reach("after-frontier")
+        decision = look.decision
+        if decision.mode == "NO_DATA":
+            return self._no_data(record, decision.reason)
+        self._store.start_refresh(record)
+        assert look.frontier is not None
+        sequence = look.stored.sequence + 1
+        intent = Intent(
+            table_id=table.id,
+            sequence=sequence,
+            job_id=record.job_id,
+            old=look.stored.note.frontier if look.stored.note is not None else None,
+            new=look.frontier,
+        )
+        self._store.write_intent(intent, fencing)
+        failpoints.reach("after-intent")
+        meter = Meter(self._spark, record.job_id)
+        began = time.monotonic()
+        with meter:
+            note = self._commit(table, look, record.job_id, sequence)
+        failpoints.reach("after-commit")
+        require_sequence(self._logs.sequence(table.storage_path, app_id(table)), sequence, table.storage_path)
+        if table.stale_reason is not None:
+            self._store.put_table(table.model_copy(update={"stale_reason": None}))
+        change_rows = [source.rows for source in decision.ranges if source.changed]
+        profile = {
+            "sequence": sequence,
+            "change_rows": None if None in change_rows else sum(rows or 0 for rows in change_rows),
+            "seconds": round(time.monotonic() - began, 3),
+            "commits": 1,
+            **meter.readings(),
+        }
+        failpoints.reach("before-finish")
+        return record.model_copy(
+            update={
+                "state": "SUCCEED",
+                "end_time": self._clock(),
+                "refresh_mode": note.mode,
+                "technique": note.technique,
+                "reason": note.reason,
+                "rows_inserted": note.rows_inserted,
+                "rows_deleted": note.rows_deleted,
+                "profile": profile,
+            }
+        )
+
+    def _outlook_or_rebound(self, table: DynamicTable) -> tuple[DynamicTable, Outlook]:
+        """The outlook; where a source is gone or changed its columns, after reading the query again."""
+        try:
+            look = self.outlook(table)
+            if not look.decision.rebind:
+                return table, look
+            reason = look.decision.reason
+        except NotFound as missing:
+            reason = missing.message
+        rebound = self._rebind(table)
+        self._store.put_table(rebound.model_copy(update={"stale_reason": reason}))
+        rebound = rebound.model_copy(update={"stale_reason": reason})
+        return rebound, self.outlook(rebound)
+
+    def _commit(self, table: DynamicTable, look: Outlook, job_id: str, sequence: int) -> CommitNote:
+        """Steps 6 and 7: compute and commit; an incremental computation that cannot go on becomes a full one."""
+        assert look.frontier is not None
+        reason = look.decision.reason
+        if look.decision.mode == "INCREMENTAL":
+            try:
+                return self._commit_changes(table, look, job_id, sequence)
+            except CannotMaintain as doubt:
+                reason = str(doubt)
+            except PySparkException as error:
+                reason = f"The changes could not be computed: {short_message(error)}"
+            if table.refresh_mode == "INCREMENTAL":
+                reason += " (Recomputed although REFRESH_MODE is INCREMENTAL: the contents must be right.)"
+        self._progress.tell(f"{table.table_name}: full refresh. {reason or ''}")
+        return self._commit_whole(table, look, job_id, sequence, reason)
+
+    def _commit_changes(self, table: DynamicTable, look: Outlook, job_id: str, sequence: int) -> CommitNote:
+        note = look.stored.note
+        assert note is not None and look.frontier is not None
+        ranges = tuple(self._readable(source) for source in look.decision.ranges)
+        stages = compute.stages_of(self._spark, ranges)
+        empty = replace(
+            note, sequence=sequence, frontier=look.frontier, rows_inserted=0, rows_deleted=0, job_id=job_id,
+            mode="INCREMENTAL", technique="ADVANCE", reason=look.decision.reason, generation=table.generation, fold=False,
+        )  # fmt: skip
+        try:
+            self._progress.tell(f"{table.table_name}: reading changes")
+            found = compute.changes_of(self._spark, table, look.stored, stages, sequence)
+            if found is None:
+                self._append_local(table, None, empty)
+                return empty
+            local = stages.local(found.rows) if stages.small and committable(layout_of(table.query).columns) else None
+            failpoints.reach("after-compute")
+            if local is not None:
+                counted = _counted(empty, Counts.of_arrow(local), found)
+                self._append_local(table, local, counted)
+                return counted
+            rows = stages.cache(found.rows)
+            counted = _counted(empty, Counts.of_frame(rows), found)
+            self._progress.tell(f"{table.table_name}: writing {counted.rows_inserted} rows")
+            failpoints.watch_for_file("mid-write", table.storage_path)
+            self._write(rows, table, counted, "append")
+            return counted
+        finally:
+            stages.close()
+
+    def _commit_whole(
+        self, table: DynamicTable, look: Outlook, job_id: str, sequence: int, reason: str | None
+    ) -> CommitNote:
+        assert look.frontier is not None
+        layout = layout_of(table.query)
+        versions = {s.path: self._logs.readable(s.path, s.version) for s in look.frontier.sources}
+        rows = compute.whole(self._spark, table.query, versions, layout, sequence)
+        before = look.stored.note.live_rows if look.stored.note is not None else None
+        note = CommitNote(
+            sequence=sequence,
+            frontier=look.frontier,
+            rows_inserted=None,
+            rows_deleted=0 if look.stored.sequence == 0 else before,
+            live_rows=None,
+            tombstones=0,
+            appends_since_fold=0,
+            job_id=job_id,
+            mode="FULL",
+            technique="FULL",
+            reason=reason,
+            generation=table.generation,
+        )
+        failpoints.reach("after-compute")
+        failpoints.watch_for_file("mid-write", table.storage_path)
+        self._write(rows, table, note, "overwrite")
+        self._logs.forget(table.storage_path)
+        written = self._logs.history(table.storage_path, 1)[0].rows
+        return replace(note, rows_inserted=written, live_rows=written)
+
+    def _append_local(self, table: DynamicTable, rows: pa.Table | None, note: CommitNote) -> None:
+        columns = layout_of(table.query).columns
+        if not committable(columns):
+            self._write(self._spark.createDataFrame([], schema_text(columns)), table, note, "append")
+            return
+        self._logs.append(
+            table.storage_path, for_delta(rows, columns), app_id(table), note.sequence, note.text()
+        )
+
+    def _write(self, rows: DataFrame, table: DynamicTable, note: CommitNote, mode: str) -> None:
+        writer = rows.write.format("delta").mode(mode).option("userMetadata", note.text())
+        writer = writer.option("txnAppId", app_id(table)).option("txnVersion", str(note.sequence))
+        if mode == "overwrite":
+            writer = writer.option("overwriteSchema", "true")
+        writer.save(table.storage_path)
+
+    def _readable(self, source: SourceRange) -> SourceRange:
+        """The same range, its rows read where VACUUM has left them."""
+        if source.old is None or source.is_dynamic:
+            return source
+        return replace(source, old_rows=self._logs.readable(source.path, source.old),
+                       new_rows=self._logs.readable(source.path, source.new))
+
+    def tidy(self, table: DynamicTable) -> str | None:
+        """Fold the storage when the policy says so; gives the reason, or None when there was nothing to do."""
+        return fold(self._spark, self._logs, table)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Storage rows to append: all of them, and those that the public can see."""
+
+    added: int
+    removed: int
+    visible_added: int
+    visible_removed: int
+
+    @staticmethod
+    def of_arrow(rows: pa.Table) -> Counts:
+        weights = rows.column(WEIGHT).to_pylist()
+        seen = rows.column(VISIBLE).to_pylist() if VISIBLE in rows.column_names else [True] * len(weights)
+        return Counts(
+            sum(1 for w in weights if w > 0),
+            sum(1 for w in weights if w < 0),
+            sum(1 for w, v in zip(weights, seen, strict=True) if w > 0 and v),
+            sum(1 for w, v in zip(weights, seen, strict=True) if w < 0 and v),
+        )
+
+    @staticmethod
+    def of_frame(rows: DataFrame) -> Counts:
+        seen = VISIBLE if VISIBLE in rows.columns else "true"
+        found = rows.selectExpr(
+            f"count_if({WEIGHT} > 0)",
+            f"count_if({WEIGHT} < 0)",
+            f"count_if({WEIGHT} > 0 AND {seen})",
+            f"count_if({WEIGHT} < 0 AND {seen})",
+        ).first()
+        assert found is not None
+        return Counts(*found)
+
+
+def _counted(note: CommitNote, counts: Counts, found: compute.Computed) -> CommitNote:
+    """The note with its numbers, after checking that every row that must go was found."""
+    if found.removals is not None and counts.removed != found.removals:
+        raise CannotMaintain(
+            f"{found.removals} rows had to be removed and {counts.removed} were found: the stored rows are not as "
+            "they should be."
+        )
+    return replace(
+        note,
+        rows_inserted=counts.visible_added,
+        rows_deleted=counts.visible_removed,
+        live_rows=(note.live_rows or 0) + counts.added - counts.removed,
+        tombstones=note.tombstones + counts.removed,
+        appends_since_fold=note.appends_since_fold + 1,
+        technique=found.technique,
+        reason=None,
+    )
+
+
+def columns_read(query: Query, index: int) -> tuple[str, ...] | None:
+    """The columns that the query reads from a source; None (all of them) when that is not known."""
+    if query.plan is None:
+        return None
+    relations = [node for node in walk(query.plan.root) if isinstance(node, Relation) and node.source == index]
+    return (VISIBLE, *sorted({own for relation in relations for own, _ in relation.columns}))
+
+
+def new_job_id(now: datetime) -> str:
+    """Sorts by time, as people expect of a job list."""
+    return f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}{uuid.uuid4().hex[:8]}"

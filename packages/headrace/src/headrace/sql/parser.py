@@ -1,0 +1,71 @@
+"""One statement's text into one of the dataclasses in `statements`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.errors import SyntaxFault
+from headrace.sql import dynamic, dynamic_alter, shows, tables
+from headrace.sql.cursor import Cursor
+from headrace.sql.spark_statement import parse_spark
+from headrace.sql.statements import Statement
+from headrace.sql.tokens import Token, position_at, scan
+from headrace.sql.unavailable import refuse_unavailable
+
+# The first row whose words begin the statement parses it.
+_STARTS: tuple[tuple[tuple[str, ...], Callable[[Cursor], Statement]], ...] = (
+    (("CREATE", "DYNAMIC", "TABLE"), dynamic.parse_create),
+    (("CREATE", "OR", "REPLACE", "DYNAMIC", "TABLE"), dynamic.parse_create),
+    (("REFRESH", "DYNAMIC", "TABLE"), dynamic.parse_refresh),
+    (("ALTER", "DYNAMIC", "TABLE"), dynamic_alter.parse_alter),
+    (("DROP", "DYNAMIC", "TABLE"), dynamic.parse_drop),
+    (("CREATE", "DYNAMIC"), dynamic.refuse_bare_dynamic),
+    (("CREATE", "OR", "REPLACE", "DYNAMIC"), dynamic.refuse_bare_dynamic),
+    (("REFRESH", "DYNAMIC"), dynamic.refuse_bare_dynamic),
+    (("ALTER", "DYNAMIC"), dynamic.refuse_bare_dynamic),
+    (("DROP", "DYNAMIC"), dynamic.refuse_bare_dynamic),
+    (("EXPLAIN", "REFRESH"), dynamic.parse_explain_refresh),
+    (("EXPLAIN", "INCREMENTAL"), dynamic.parse_explain_incremental),
+    (("VERIFY",), dynamic.parse_verify),
+    (("SHOW",), shows.parse_show),
+    (("DESC",), tables.parse_describe),
+    (("DESCRIBE",), tables.parse_describe),
+    (("RESTORE",), tables.parse_restore),
+    (("DROP", "TABLE"), tables.parse_drop_table),
+    (("DROP", "VIEW"), tables.parse_drop_table),
+    (("USE",), tables.parse_use),
+    (("CREATE", "SCHEMA"), tables.parse_create_schema),
+    (("CREATE", "DATABASE"), tables.parse_create_schema),
+    (("DROP", "SCHEMA"), tables.parse_drop_schema),
+    (("DROP", "DATABASE"), tables.parse_drop_schema),
+)
+
+
+def parse(text: str) -> Statement:
+    """Parse one statement; a final `;` and comments are allowed. Faults carry a position in the given text.
+
+    What is not ours comes back as a SparkStatement, whose text only Spark can judge.
+    """
+    tokens = _one_statement(text, scan(text))
+    cursor = Cursor(text[: tokens[-1].end], tokens)
+    refuse_unavailable(cursor)
+    for words, parser in _STARTS:
+        if cursor.sees(*words):
+            return parser(cursor)
+    return shows.parse_select_from_show(cursor) or parse_spark(cursor)
+
+
+def _one_statement(text: str, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    end = len(tokens)
+    while end and tokens[end - 1].text == ";":
+        end -= 1
+    if not end:
+        raise SyntaxFault("Syntax error: expected a statement, found nothing.", position=position_at(text, 0))
+    for token in tokens[:end]:
+        if token.text == ";":
+            raise SyntaxFault(
+                "Syntax error: expected the end of the statement, found ';'.",
+                hint="Run several statements as a script; each is parsed on its own.",
+                position=position_at(text, token.start),
+            )
+    return tokens[:end]

@@ -1,0 +1,130 @@
+"""What every statement works with: Spark, the operations database, the logs, and how names are resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from headrace.catalog.records import DynamicTable
+from headrace.catalog.store import Store
+from headrace.errors import NotFound
+from headrace.ivm.layout import layout_of
+from headrace.names import TableName, check_parts, quote, resolve, spark_database, split_database
+from headrace.plan.catalyst import Located
+from headrace.plan.query import OutputColumn, Source
+from headrace.progress import Progress
+from headrace.refresh.runner import Runner
+from headrace.settings import Settings
+from headrace.storage.delta import DeltaLogs, local_path
+
+
+@dataclass
+class Context:
+    """One open lake."""
+
+    spark: SparkSession
+    store: Store
+    logs: DeltaLogs
+    settings: Settings
+    progress: Progress
+    clock: Callable[[], datetime]
+    runner: Runner = None  # type: ignore[assignment]
+    """Set right after: the runner needs this context to read a query again."""
+
+    @property
+    def home(self) -> str:
+        return self.settings.workspace
+
+    def workspaces(self) -> tuple[str, ...]:
+        return (self.home, *(name for name in self.store.workspaces() if name.lower() != self.home.lower()))
+
+    def current(self) -> tuple[str, str]:
+        """The current workspace and schema."""
+        return split_database(self.spark.catalog.currentDatabase(), self.home, self.workspaces())
+
+    def resolve(self, parts: tuple[str, ...]) -> TableName:
+        """A full name. Two parts are schema.table, as in Spark."""
+        workspace, schema = self.current() if len(parts) == 1 else (self.home, "")
+        return resolve(check_parts(parts), workspace=workspace, schema=schema)
+
+    def database(self, parts: tuple[str, ...] | None) -> tuple[str, str, str]:
+        """(workspace, schema, Spark database) of a one- or two-part schema name, or of the current schema."""
+        if parts is None:
+            workspace, schema = self.current()
+        else:
+            workspace, schema = parts if len(parts) == 2 else (self.home, parts[-1])
+        return workspace, schema, spark_database(workspace, schema, self.home)
+
+    def require_database(self, parts: tuple[str, ...] | None) -> tuple[str, str, str]:
+        workspace, schema, database = self.database(parts)
+        if not self.spark.catalog.databaseExists(database):
+            raise NotFound(
+                f"There is no schema {workspace}.{schema}.", hint=f"Create it: CREATE SCHEMA {'.'.join(parts or ())}"
+            )
+        return workspace, schema, database
+
+    def name_of(self, database: str, table: str) -> TableName:
+        workspace, schema = split_database(database, self.home, self.workspaces())
+        return TableName(workspace.lower(), schema.lower(), table.lower())
+
+    def dynamic(self, parts: tuple[str, ...]) -> DynamicTable | None:
+        return self.store.table(self.resolve(parts))
+
+    def require_dynamic(self, parts: tuple[str, ...]) -> DynamicTable:
+        """The dynamic table of this name, or an error that tells what the name is instead."""
+        name = self.resolve(parts)
+        table = self.store.table(name)
+        if table is not None:
+            return table
+        if self.exists(name):
+            raise NotFound(f"{name} is not a dynamic table.", hint="SHOW DYNAMIC TABLES lists them.")
+        raise NotFound(f"There is no dynamic table {name}.", hint="SHOW DYNAMIC TABLES lists them.")
+
+    def exists(self, name: TableName) -> bool:
+        """Whether Spark's catalog has a table or view of this name."""
+        try:
+            return bool(self.spark.catalog.tableExists(name.spark(self.home)))
+        except AnalysisException:
+            return False
+
+    def locate(self, database: str, table: str) -> Located | None:
+        """What a name in Spark's catalog is, for the reader of queries: a Delta table, a dynamic table, or None."""
+        name = self.name_of(database, table)
+        dynamic = self.store.table(name)
+        if dynamic is not None:
+            return Located(dynamic_source(dynamic))
+        try:
+            detail = self.spark.sql(f"DESCRIBE DETAIL {quote(database)}.{quote(table)}").first()
+        except AnalysisException:
+            return None
+        if detail is None or detail["format"] != "delta":
+            return None
+        return Located(
+            Source(
+                workspace=name.workspace,
+                schema_name=name.schema,
+                table=name.table,
+                path=local_path(detail["location"]),
+                kind="table",
+            )
+        )
+
+    def database_of(self, workspace: str, schema: str) -> str | None:
+        known = {name.lower() for name in self.workspaces()}
+        return spark_database(workspace, schema, self.home) if workspace.lower() in known else None
+
+
+def dynamic_source(table: DynamicTable) -> Source:
+    return Source(
+        workspace=table.workspace,
+        schema_name=table.schema_name,
+        table=table.name,
+        path=table.storage_path,
+        kind="dynamic",
+        columns=tuple(OutputColumn(name=column.name, type=column.type) for column in table.query.columns),
+        hides_groups=layout_of(table.query).hides_groups,
+    )

@@ -1,0 +1,148 @@
+"""DESC [EXTENDED], DESC HISTORY."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.catalog.records import DynamicTable
+from headrace.errors import NotFound
+from headrace.ivm.layout import grouped_root
+from headrace.names import TableName
+from headrace.refresh.stored import read_stored
+from headrace.result import Result, from_frame, from_rows
+from headrace.sql import statements as sql
+from headrace.statements.context import Context
+
+_DESC = [("column_name", pa.string()), ("data_type", pa.string()), ("comment", pa.string())]
+
+
+def describe(context: Context, statement: sql.DescribeTable) -> Result:
+    name = context.resolve(statement.name)
+    table = context.store.table(name)
+    if table is not None:
+        rows = [(c.name, c.type.lower(), table.column_comments.get(c.name, "")) for c in table.query.columns]
+        block = _dynamic_block(context, table) if statement.extended else []
+    elif context.exists(name):
+        fields = context.spark.table(name.spark(context.home)).schema.fields
+        rows = [(f.name, f.dataType.simpleString(), f.metadata.get("comment", "")) for f in fields]
+        block = _table_block(context, name) if statement.extended else []
+    else:
+        raise NotFound(f"There is no table or view {name}.", hint="SHOW TABLES lists what there is.")
+    if not statement.extended:
+        return from_rows(_DESC, rows)
+    comments = {column: comment for column, _, comment in rows if comment}
+    found = [(column, kind) for column, kind, _ in rows]
+    found.append(("detailed table information:", ""))
+    found += block + ([("column_comments", _pairs(comments))] if comments else [])
+    return from_rows(_DESC[:2], found)
+
+
+def _time(context: Context, moment: datetime | None) -> str:
+    if moment is None:
+        return ""
+    from zoneinfo import ZoneInfo
+
+    return moment.astimezone(ZoneInfo(context.settings.timezone)).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def _pairs(properties: dict[str, Any]) -> str:
+    return "(" + ",".join(f'("{key}","{value}")' for key, value in sorted(properties.items())) + ")" if properties else ""
+
+
+def _dynamic_block(context: Context, table: DynamicTable) -> list[tuple[str, str]]:
+    stored = read_stored(context.logs, table)
+    frontier = stored.note.frontier if stored.note is not None else None
+    history = context.logs.history(table.storage_path, 1)
+    changed = datetime.fromtimestamp(history[0].timestamp / 1000, tz=timezone.utc) if history else table.modified_at
+    _, size = context.logs.statistics(table.storage_path)
+    rows = stored.note.live_rows if stored.note is not None else 0
+    sources = [
+        f"{source.name}={frontier.version_of(source.path) if frontier is not None else 'not read yet'}"
+        for source in table.query.sources
+    ]
+    root = grouped_root(table.query.plan)
+    keys = ", ".join(key.name.rsplit("_", 1)[0] for key in root.aggregate.keys) if root is not None else ""
+    return [
+        ("schema", table.schema_name),
+        ("name", table.name),
+        ("creator", table.creator),
+        ("created_time", _time(context, table.created_at)),
+        ("last_modified_time", _time(context, max(changed, table.modified_at))),
+        ("comment", table.comment or ""),
+        ("properties", _pairs({"refresh_vc": table.vcluster, **table.properties})),
+        ("type", "DYNAMIC TABLE"),
+        ("view_text", table.query.resolved_text),
+        ("view_original_text", table.query.text),
+        ("source_tables", "[" + ", ".join(sources) + "]"),
+        ("refresh_type", "on schedule" if table.interval_seconds is not None else "on demand"),
+        ("refresh_start_time", _time(context, table.start_with or table.created_at)),
+        ("refresh_interval_second", "" if table.interval_seconds is None else str(table.interval_seconds)),
+        ("refresh_vc", table.vcluster),
+        ("refresh_mode", table.refresh_mode),
+        ("suspended", "true" if table.suspended else "false"),
+        ("incremental", "yes" if table.query.plan is not None else f"no: {table.query.unsupported}"),
+        ("unique_key_is_valid", "true" if root is not None else "false"),
+        ("unique_key_version_info", f"group key: {keys or '(one row)'}" if root is not None else ""),
+        ("format", "PARQUET"),
+        ("format_options", '(("table_format","delta"))'),
+        ("location", table.storage_path),
+        ("statistics", f"{rows} rows {size} bytes"),
+    ]
+
+
+def _table_block(context: Context, name: TableName) -> list[tuple[str, str]]:
+    info: dict[str, str] = {}
+    past_columns = False
+    for row in context.spark.sql(f"DESCRIBE TABLE EXTENDED {name.spark(context.home)}").collect():
+        past_columns = past_columns or row[0].startswith("# Detailed")
+        if past_columns:
+            info[row[0]] = row[1]
+    is_view = info.get("Type", "").upper() == "VIEW"
+    block = [
+        ("schema", name.schema),
+        ("name", name.table),
+        ("creator", info.get("Owner", "")),
+        ("created_time", info.get("Created Time", "")),
+        ("last_modified_time", ""),
+        ("comment", info.get("Comment", "")),
+        ("properties", info.get("Table Properties", "")),
+        ("type", "VIEW" if is_view else "TABLE"),
+    ]
+    if is_view:
+        return [*block, ("view_text", info.get("View Text", "")), ("view_original_text", info.get("View Original Text", ""))]
+    located = context.locate(name.database(context.home), name.table)
+    if located is None:
+        return [*block, ("format", info.get("Provider", "").upper()), ("location", info.get("Location", ""))]
+    path = located.source.path
+    last = context.logs.history(path, 1)
+    when = datetime.fromtimestamp(last[0].timestamp / 1000, tz=timezone.utc) if last else None
+    block[4] = ("last_modified_time", _time(context, when))
+    block[6] = ("properties", _pairs(shown_properties(context.logs.snapshot(path).properties)))
+    rows, size = context.logs.statistics(path)
+    return [
+        *block,
+        ("format", "PARQUET"),
+        ("format_options", '(("table_format","delta"))'),
+        ("location", path),
+        ("statistics", f"{rows} rows {size} bytes"),
+    ]
+
+
+def shown_properties(properties: dict[str, str]) -> dict[str, str]:
+    """Delta's own names back into ours, where we have one."""
+    ours = {"delta.enableChangeDataFeed": "change_tracking"}
+    return {ours.get(key, key): value for key, value in properties.items()}
+
+
+def describe_history(context: Context, statement: sql.DescribeHistory) -> Result:
+    """Delta's history of a table, or of a dynamic table's storage: its versions are what VERSION AS OF takes."""
+    name = context.resolve(statement.name)
+    table = context.store.table(name)
+    if table is None and not context.exists(name):
+        raise NotFound(f"There is no table {name}.", hint="SHOW TABLES lists them.")
+    place = f"delta.`{table.storage_path}`" if table is not None else name.spark(context.home)
+    limit = f" LIMIT {statement.limit}" if statement.limit is not None else ""
+    return from_frame(context.spark.sql(f"DESCRIBE HISTORY {place}{limit}"), context.settings.timezone)

@@ -1,0 +1,252 @@
+"""One statement in, one result out."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+from headrace.errors import NotAllowed, NotFound, Position, QueryFailed, SyntaxFault
+from headrace.ivm.layout import layout_of, select_live
+from headrace.names import TableName, quote
+from headrace.result import Result, done, from_frame
+from headrace.sql import rewrite
+from headrace.sql import statements as sql
+from headrace.sql.parser import parse
+from headrace.statements import definitions, describe, explaining, listing
+from headrace.statements.context import Context
+from headrace.storage.errors import short_message
+
+_WRITES_ROWS = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY")
+
+
+def execute(context: Context, text: str) -> Result:
+    """Run one statement."""
+    return _run(context, parse(text))
+
+
+def _run(context: Context, statement: sql.Statement) -> Result:
+    handler: Callable[[Context, Any], Result] | None = _HANDLERS.get(type(statement))
+    try:
+        return handler(context, statement) if handler is not None else _spark(context, statement)
+    except PySparkException as error:
+        raise as_query_failure(error, statement.text) from error
+
+
+def as_query_failure(error: PySparkException, text: str) -> QueryFailed | SyntaxFault | NotFound:
+    """Spark's refusal in our form, with the position when Spark gives one."""
+    message = short_message(error)
+    position = _position(error, message, text)
+    name = error.getCondition() if hasattr(error, "getCondition") else None
+    message = re.sub(r"\s*\(line \d+, pos \d+\)", "", message)
+    message = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", message).split("SQLSTATE:")[0].strip()
+    if isinstance(error, ParseException):
+        return SyntaxFault(message, position=position)
+    if name == "TABLE_OR_VIEW_NOT_FOUND":
+        return NotFound(message, position=position)
+    kind = f" [{name}]" if name else ""
+    return QueryFailed(f"{message}{kind}", position=position)
+
+
+def _position(error: PySparkException, message: str, text: str) -> Position | None:
+    match = re.search(r"\(line (\d+), pos (\d+)\)", str(error)) or re.search(r"line (\d+),? pos (\d+)", str(error))
+    if match:
+        return Position(int(match.group(1)), int(match.group(2)) + 1)
+    if isinstance(error, AnalysisException):
+        try:
+            contexts = error.getQueryContext()
+            start = contexts[0].startIndex() if contexts else -1
+        except (AttributeError, IndexError):
+            return None
+        if 0 <= start < len(text):
+            line = text.count("\n", 0, start) + 1
+            return Position(line, start - (text.rfind("\n", 0, start) + 1) + 1)
+    return None
+
+
+# ---------------------------------------------------------------------- dynamic tables
+
+
+def _create_dynamic(context: Context, statement: sql.CreateDynamicTable) -> Result:
+    existed = context.dynamic(statement.name) is not None
+    table, record = definitions.create(context, statement)
+    if record is not None:
+        how = f" ({table.query.unsupported}: each refresh is FULL)" if table.query.plan is None else ""
+        verb = "replaced" if existed else "created"
+        return done(f"Dynamic table {table.table_name} {verb} with {record.rows_inserted} rows{how}.")
+    if existed and statement.if_not_exists:
+        return done(f"Dynamic table {table.table_name} exists already; nothing was done.")
+    if existed:
+        return done(f"Dynamic table {table.table_name} replaced; its query is the same, so its data was kept.")
+    return done(f"Dynamic table {table.table_name} created; its first refresh will load it.")
+
+
+def _refresh(context: Context, statement: sql.RefreshDynamicTables) -> Result:
+    tables = [context.require_dynamic(name) for name in statement.names]
+    records = []
+    for position, table in enumerate(tables):
+        context.progress.tell(f"Refreshing {table.table_name}", position / len(tables))
+        records.append(context.runner.refresh(table))
+        context.runner.tidy(table)
+    return listing.history_rows(context, records)
+
+
+def _alter(context: Context, statement: sql.AlterDynamicTable) -> Result:
+    return done(definitions.alter(context, statement))
+
+
+def _drop_dynamic(context: Context, statement: sql.DropDynamicTable) -> Result:
+    name = context.resolve(statement.name)
+    dropped = definitions.drop(context, statement.name, statement.if_exists)
+    return done(f"Dynamic table {name} dropped." if dropped else f"There is no dynamic table {name}; nothing was done.")
+
+
+# ---------------------------------------------------------------------- schemas and tables
+
+
+def _use(context: Context, statement: sql.UseSchema) -> Result:
+    workspace, schema, database = context.require_database(statement.parts)
+    context.spark.catalog.setCurrentDatabase(database)
+    return done(f"The current schema is {workspace}.{schema}.")
+
+
+def _create_schema(context: Context, statement: sql.CreateSchema) -> Result:
+    workspace, schema, database = context.database(statement.parts)
+    if workspace.lower() not in {name.lower() for name in context.workspaces()}:
+        context.store.add_workspace(workspace.lower())
+    guard = "IF NOT EXISTS " if statement.if_not_exists else ""
+    comment = f" COMMENT '{statement.comment}'" if statement.comment else ""
+    context.spark.sql(f"CREATE SCHEMA {guard}{quote(database)}{comment}")
+    return done(f"Schema {workspace}.{schema} created.")
+
+
+def _drop_schema(context: Context, statement: sql.DropSchema) -> Result:
+    workspace, schema, database = context.database(statement.parts)
+    inside = [t for t in context.store.tables() if t.table_name.database(context.home) == database]
+    if inside and not statement.cascade:
+        raise NotAllowed(
+            f"Schema {workspace}.{schema} holds {len(inside)} dynamic tables.", hint="Drop them first, or add CASCADE."
+        )
+    for table in inside:
+        definitions.drop_table(context, table)
+    guard = "IF EXISTS " if statement.if_exists else ""
+    cascade = " CASCADE" if statement.cascade else ""
+    context.spark.sql(f"DROP SCHEMA {guard}{quote(database)}{cascade}")
+    return done(f"Schema {workspace}.{schema} dropped.")
+
+
+def _drop_table(context: Context, statement: sql.DropTable) -> Result:
+    name = context.resolve(statement.name)
+    if context.store.table(name) is not None:
+        raise NotAllowed(f"{name} is a dynamic table.", hint=f"Write DROP DYNAMIC TABLE {name}.")
+    kind = "VIEW" if statement.is_view else "TABLE"
+    guard = "IF EXISTS " if statement.if_exists else ""
+    context.spark.sql(f"DROP {kind} {guard}{_spark_name(context, statement.name, name)}")
+    return done(f"{kind.capitalize()} {name} dropped.")
+
+
+def _spark_name(context: Context, parts: tuple[str, ...], name: TableName) -> str:
+    """A one-part name stays so: it may be a temporary view."""
+    return quote(parts[0]) if len(parts) == 1 else name.spark(context.home)
+
+
+def _restore(context: Context, statement: sql.RestoreTable) -> Result:
+    name = context.resolve(statement.name)
+    table = context.store.table(name)
+    if table is None and not context.exists(name):
+        raise NotFound(f"There is no table {name}.", hint="SHOW TABLES lists them.")
+    place = f"delta.{quote(table.storage_path)}" if table is not None else name.spark(context.home)
+    when = f"VERSION AS OF {statement.version}" if statement.version is not None else f"TIMESTAMP AS OF {statement.timestamp}"
+    result = from_frame(context.spark.sql(f"RESTORE TABLE {place} TO {when}"), context.settings.timezone)
+    if table is not None:
+        context.logs.forget(table.storage_path)
+        definitions.set_storage_properties(context, table)
+    return result
+
+
+# ---------------------------------------------------------------------- Spark's own
+
+
+def _select_from_show(context: Context, statement: sql.SelectFromShow) -> Result:
+    shown = _run(context, statement.show)
+    view = f"__hr_show_{uuid.uuid4().hex[:8]}"
+    context.spark.createDataFrame(shown.to_arrow()).createOrReplaceTempView(view)
+    try:
+        return execute(context, f"{statement.before}{view}{statement.after}")
+    finally:
+        context.spark.catalog.dropTempView(view)
+
+
+def _spark(context: Context, statement: sql.Statement) -> Result:
+    assert isinstance(statement, sql.SparkStatement)
+    _refuse_writes(context, statement)
+    text = statement.text
+    if statement.verb in ("CREATE TABLE", "ALTER TABLE", "REPLACE TABLE"):
+        text = rewrite.table_properties(text)
+    text = rewrite.time_travel(text, lambda parts, version, moment: _past(context, parts, version, moment))
+    text = rewrite.spark_names(
+        text, context.home, frozenset(name.lower() for name in context.workspaces()),
+        lambda parts: context.resolve(parts).spark(context.home),
+    )  # fmt: skip
+    rows = context.spark.sql(text)
+    if not rows.columns:
+        return done("Done.")
+    return from_frame(rows, context.settings.timezone)
+
+
+def _past(context: Context, parts: tuple[str, ...], version: int | None, moment: str | None) -> str | None:
+    """A dynamic table as it was: its live rows in an earlier version of its storage."""
+    table = context.dynamic(parts) if 1 <= len(parts) <= 3 else None
+    if table is None:
+        return None
+    when = f"VERSION AS OF {version}" if version is not None else f"TIMESTAMP AS OF {moment}"
+    place = f"delta.{quote(table.storage_path)} {when}"
+    return f"({select_live(table.query.columns, layout_of(table.query).hides_groups, place)})"
+
+
+def _refuse_writes(context: Context, statement: sql.SparkStatement) -> None:
+    for target in statement.writes:
+        if not 1 <= len(target.parts) <= 3:
+            continue
+        table = context.dynamic(target.parts)
+        if table is None:
+            continue
+        verb = statement.verb.split()[0]
+        if verb in _WRITES_ROWS:
+            raise NotAllowed(
+                f"{verb} on the dynamic table {table.table_name} is not allowed: its rows are what its query says.",
+                hint="Change the rows of its sources, then REFRESH DYNAMIC TABLE; or change the query with "
+                "CREATE OR REPLACE DYNAMIC TABLE.",
+                position=target.position,
+            )
+        raise NotAllowed(
+            f"{statement.verb} cannot be used on the dynamic table {table.table_name}.",
+            hint="Use ALTER DYNAMIC TABLE, CREATE OR REPLACE DYNAMIC TABLE or DROP DYNAMIC TABLE.",
+            position=target.position,
+        )
+
+
+_HANDLERS: dict[type, Callable[[Context, Any], Result]] = {
+    sql.CreateDynamicTable: _create_dynamic,
+    sql.RefreshDynamicTables: _refresh,
+    sql.AlterDynamicTable: _alter,
+    sql.DropDynamicTable: _drop_dynamic,
+    sql.ExplainRefresh: explaining.explain_refresh,
+    sql.ExplainIncremental: explaining.explain_incremental,
+    sql.VerifyDynamicTable: explaining.verify_table,
+    sql.ShowDynamicTables: listing.show_dynamic_tables,
+    sql.ShowRefreshHistory: listing.show_history,
+    sql.ShowTables: listing.show_tables,
+    sql.ShowCreateTable: listing.show_create,
+    sql.SelectFromShow: _select_from_show,
+    sql.DescribeTable: describe.describe,
+    sql.DescribeHistory: describe.describe_history,
+    sql.RestoreTable: _restore,
+    sql.DropTable: _drop_table,
+    sql.UseSchema: _use,
+    sql.CreateSchema: _create_schema,
+    sql.DropSchema: _drop_schema,
+}

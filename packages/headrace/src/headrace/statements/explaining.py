@@ -1,0 +1,121 @@
+"""EXPLAIN REFRESH, EXPLAIN INCREMENTAL and VERIFY."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+
+from headrace.ivm.layout import Grouped, grouped_root, layout_of
+from headrace.plan import nodes
+from headrace.plan.explain import tree
+from headrace.plan.query import Query
+from headrace.refresh.verify import verify
+from headrace.result import Result, from_rows
+from headrace.sql import statements as sql
+from headrace.statements.context import Context
+from headrace.statements.definitions import read
+
+_EXPLAIN = [("section", pa.string()), ("item", pa.string()), ("value", pa.string())]
+_VERIFY = [
+    ("name", pa.string()), ("result", pa.string()), ("rows", pa.int64()), ("missing", pa.int64()),
+    ("unexpected", pa.int64()), ("version", pa.int64()), ("source_versions", pa.string()),
+]  # fmt: skip
+
+_RULES = {
+    "relation": "its change feed",
+    "project": "Δπ(A) = π(ΔA)",
+    "filter": "Δσ(A) = σ(ΔA)",
+    "union_all": "Δ(A + B) = ΔA + ΔB",
+    "explode": "Δ explode(A) = explode(ΔA)",
+    "inner_join": "Δ(L ⋈ R) = ΔL ⋈ R_new + L_old ⋈ ΔR",
+    "aggregate": "the affected groups, before and after",
+}
+
+Row = tuple[str, str, str]
+
+
+def explain_refresh(context: Context, statement: sql.ExplainRefresh) -> Result:
+    """What the next refresh would do and why, each operator with its rule and state, each precondition."""
+    table = context.require_dynamic(statement.name)
+    look = context.runner.outlook(table)
+    decision = look.decision
+    rows: list[Row] = [
+        ("decision", "next refresh", decision.mode),
+        ("decision", "reason", decision.reason or _reason(decision.mode)),
+        ("decision", "refresh_mode setting", table.refresh_mode),
+    ]
+    rows += [("precondition", check.text, "yes" if check.holds else "no") for check in decision.checks]
+    for fact in look.facts:
+        before = "not read yet" if fact.old is None else str(fact.old.version)
+        span = next((r for r in decision.ranges if r.path == fact.new.path), None)
+        change = "no change" if span is None or not span.changed else _change(span.rows, span.insert_only)
+        rows.append(("source", fact.name, f"version {before} → {fact.new.version}: {change}"))
+    rows += query_rows(table.query)
+    if look.stored.note is not None:
+        note = look.stored.note
+        rows.append(("storage", "live rows", str(note.live_rows)))
+        rows.append(("storage", "tombstones", str(note.tombstones)))
+        rows.append(("storage", "appends since the last fold", str(note.appends_since_fold)))
+    return from_rows(_EXPLAIN, rows)
+
+
+def explain_incremental(context: Context, statement: sql.ExplainIncremental) -> Result:
+    """Whether and how a query would be maintained, before any table exists."""
+    query = read(context, statement.query, statement.text, statement.query_offset)
+    mode = "INCREMENTAL" if query.plan is not None else "FULL"
+    reason = f"No incremental rule: {query.unsupported}." if query.plan is None else "Every operator has a rule."
+    rows: list[Row] = [("decision", "would refresh", mode), ("decision", "reason", reason)]
+    return from_rows(_EXPLAIN, rows + query_rows(query))
+
+
+def _reason(mode: str) -> str:
+    return "Nothing changed since the last refresh." if mode == "NO_DATA" else "Every precondition holds."
+
+
+def _change(rows: int | None, insert_only: bool) -> str:
+    count = "changed" if rows is None else f"{rows} rows touched"
+    return f"{count}, only insertions" if insert_only else count
+
+
+def query_rows(query: Query) -> list[Row]:
+    if query.plan is None:
+        return [("plan", "whole query", f"recomputed by Spark: {query.unsupported}")]
+    root = grouped_root(query.plan)
+    names = tuple(source.name for source in query.sources)
+    rows: list[Row] = []
+    for line in tree(query.plan.root, names):
+        operator = f"{'  ' * line.depth}{line.operator} {line.detail}".rstrip()
+        rows.append(("plan", operator, _rule(line.node, root)))
+    if root is not None:
+        rows.append(("state", "__hr_count", "rows per group"))
+        rows += [
+            ("state", ", ".join(column.name for column in state.columns), f"{state.call.function}: {state.description}")
+            for state in root.states
+        ]
+    hidden = [column.name for column in layout_of(query).hidden]
+    rows.append(("state", "hidden columns", ", ".join(hidden)))
+    return rows
+
+
+def _rule(node: nodes.Node, root: Grouped | None) -> str:
+    if root is not None and node == root.aggregate:
+        return "state kept in hidden columns: fold(state, Δ)"
+    if root is not None and node in root.finish:
+        return "computed from the state of each changed group"
+    return _RULES[node.kind]
+
+
+def verify_table(context: Context, statement: sql.VerifyDynamicTable) -> Result:
+    table = context.require_dynamic(statement.name)
+    context.progress.tell(f"Comparing {table.table_name} with its query at its frontier")
+    verdict = verify(context.spark, context.logs, table, context.runner.today())
+    return from_rows(
+        _VERIFY,
+        [
+            (
+                str(table.table_name), "EQUAL" if verdict.equal else "DIFFERENT", verdict.rows, verdict.missing,
+                verdict.unexpected, verdict.version, json.dumps(verdict.sources),
+            )
+        ],
+    )  # fmt: skip

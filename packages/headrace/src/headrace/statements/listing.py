@@ -1,0 +1,177 @@
+"""SHOW TABLES, SHOW DYNAMIC TABLES, SHOW DYNAMIC TABLE REFRESH HISTORY."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+
+from headrace.catalog.records import RefreshRecord
+from headrace.errors import NotFound, QueryFailed
+from headrace.names import quote
+from headrace.result import Result, from_frame, from_rows
+from headrace.sql import statements as sql
+from headrace.statements.context import Context
+from headrace.storage.errors import short_message
+
+_TEXT = pa.string()
+_TIME = pa.timestamp("us", tz="UTC")
+_FLAG = pa.bool_()
+
+_TABLES = [
+    ("schema_name", _TEXT), ("table_name", _TEXT), ("is_view", _FLAG), ("is_materialized_view", _FLAG),
+    ("is_external", _FLAG), ("is_dynamic", _FLAG),
+]  # fmt: skip
+_DYNAMIC = [
+    ("workspace_name", _TEXT), ("schema_name", _TEXT), ("name", _TEXT), ("refresh_mode", _TEXT),
+    ("refresh_interval_second", pa.int64()), ("refresh_vc", _TEXT), ("state", _TEXT), ("suspended_reason", _TEXT),
+    ("incremental", _FLAG), ("full_refresh_reason", _TEXT), ("created_time", _TIME), ("creator", _TEXT),
+    ("comment", _TEXT),
+]  # fmt: skip
+_HISTORY = [
+    ("workspace_name", _TEXT), ("schema_name", _TEXT), ("name", _TEXT), ("virtual_cluster", _TEXT),
+    ("start_time", _TIME), ("end_time", _TIME), ("duration", _TEXT), ("state", _TEXT), ("refresh_trigger", _TEXT),
+    ("suspended_reason", _TEXT), ("refresh_mode", _TEXT), ("error_message", _TEXT), ("source_tables", _TEXT),
+    ("stats", _TEXT), ("completion_target", _TIME), ("job_id", _TEXT), ("technique", _TEXT), ("reason", _TEXT),
+]  # fmt: skip
+
+
+def show_tables(context: Context, statement: sql.ShowTables) -> Result:
+    _, schema, database = context.require_database(statement.schema)
+    dynamic = {
+        table.name
+        for table in context.store.tables()
+        if table.table_name.database(context.home) == database
+    }
+    rows = []
+    for found in context.spark.catalog.listTables(database):
+        if found.isTemporary:
+            continue
+        name = found.name
+        is_dynamic = name.lower() in dynamic
+        kind = str(found.tableType).upper()
+        rows.append((schema, name, kind == "VIEW" and not is_dynamic, False, kind == "EXTERNAL", is_dynamic))
+    rows = [row for row in sorted(rows) if _like(row[1], statement.like)]
+    return _narrowed(context, from_rows(_TABLES, rows, context.settings.timezone), statement.where, statement.limit)
+
+
+def show_dynamic_tables(context: Context, statement: sql.ShowDynamicTables) -> Result:
+    wanted = context.require_database(statement.schema)[2] if statement.schema is not None else None
+    rows = []
+    for table in context.store.tables():
+        if wanted is not None and table.table_name.database(context.home) != wanted:
+            continue
+        if not _like(table.name, statement.like):
+            continue
+        rows.append(
+            (
+                table.workspace, table.schema_name, table.name, table.refresh_mode, table.interval_seconds,
+                table.vcluster, "SUSPENDED" if table.suspended else "ACTIVE", table.suspended_reason,
+                table.query.plan is not None and table.refresh_mode != "FULL",
+                "REFRESH_MODE is FULL" if table.refresh_mode == "FULL" else table.query.unsupported,
+                table.created_at, table.creator, table.comment,
+            )
+        )  # fmt: skip
+    return _narrowed(context, from_rows(_DYNAMIC, rows, context.settings.timezone), statement.where, statement.limit)
+
+
+def show_history(context: Context, statement: sql.ShowRefreshHistory) -> Result:
+    limit = statement.limit if statement.where is None else None
+    found = history_rows(context, context.store.history(limit))
+    where = statement.where
+    if where is not None:
+        where = re.sub(r"'LH_SCHEDULED'", "'SYSTEM_SCHEDULED'", where, flags=re.I)
+    return _narrowed(context, found, where, statement.limit)
+
+
+def history_rows(context: Context, records: Sequence[RefreshRecord]) -> Result:
+    """Refreshes in the history's columns."""
+    return from_rows(_HISTORY, [_history_row(record) for record in records], context.settings.timezone)
+
+
+def _history_row(record: RefreshRecord) -> tuple[Any, ...]:
+    sources = [{"schema": s.schema, "table_name": s.table, "workspace": s.workspace} for s in record.source_tables]
+    stats = None
+    if record.rows_inserted is not None or record.rows_deleted is not None:
+        stats = json.dumps(
+            {"rows_deleted": str(record.rows_deleted or 0), "rows_inserted": str(record.rows_inserted or 0)},
+            separators=(",", ":"),
+        )
+    return (
+        record.workspace, record.schema_name, record.name, record.vcluster.upper(), record.start_time, record.end_time,
+        _duration(record), record.state, record.trigger, record.suspended_reason, record.refresh_mode,
+        record.error_message, json.dumps(sources, separators=(",", ":")), stats, record.completion_target,
+        record.job_id, record.technique, record.reason,
+    )  # fmt: skip
+
+
+def _duration(record: RefreshRecord) -> str | None:
+    """Days, then hours, minutes and seconds to the nanosecond: `0 00:00:00.327000000`."""
+    if record.end_time is None:
+        return None
+    took = record.end_time - record.start_time
+    hours, rest = divmod(took.seconds, 3600)
+    minutes, seconds = divmod(rest, 60)
+    return f"{took.days} {hours:02d}:{minutes:02d}:{seconds:02d}.{took.microseconds:06d}000"
+
+
+def _like(name: str, pattern: str | None) -> bool:
+    """SQL's % and _, and Spark's * and |; names are compared without regard to case."""
+    if pattern is None:
+        return True
+    choices = []
+    for choice in pattern.split("|"):
+        text = re.escape(choice.strip()).replace("%", ".*").replace(r"\*", ".*").replace("_", ".")
+        choices.append(text)
+    return re.fullmatch("|".join(choices), name, re.I | re.S) is not None
+
+
+def _narrowed(context: Context, result: Result, where: str | None, limit: int | None) -> Result:
+    """WHERE over the printed columns is Spark's to evaluate; LIMIT is ours."""
+    if where is not None:
+        rows = context.spark.createDataFrame(result.to_arrow())
+        try:
+            result = from_frame(rows.where(where), context.settings.timezone)
+        except PySparkException as error:
+            raise QueryFailed(
+                f"The condition cannot be used: {short_message(error)}", hint=f"Columns: {', '.join(result.columns)}."
+            ) from error
+    if limit is not None:
+        return Result(result.to_arrow().slice(0, limit), zone=context.settings.timezone)
+    return result
+
+
+def show_create(context: Context, statement: sql.ShowCreateTable) -> Result:
+    table = context.dynamic(statement.name)
+    if table is None:
+        name = context.resolve(statement.name)
+        if not context.exists(name):
+            raise NotFound(f"There is no table {name}.", hint="SHOW TABLES lists them.")
+        found = context.spark.sql(f"SHOW CREATE TABLE {name.spark(context.home)}")
+        return from_frame(found, context.settings.timezone)
+    from headrace.names import quote_text
+
+    columns = ", ".join(
+        quote(c.name)
+        + (f" COMMENT {quote_text(table.column_comments[c.name])}" if c.name in table.column_comments else "")
+        for c in table.query.columns
+    )
+    lines = [f"CREATE DYNAMIC TABLE {'.'.join(map(quote, (table.workspace, table.schema_name, table.name)))} ({columns})"]
+    for keyword, names in (("PARTITIONED BY", table.partitioned_by), ("CLUSTERED BY", table.clustered_by)):
+        if names:
+            lines.append(f"{keyword} ({', '.join(map(quote, names))})")
+    if table.comment is not None:
+        lines.append(f"COMMENT {quote_text(table.comment)}")
+    if table.properties:
+        pairs = ", ".join(f"{quote_text(k)}={quote_text(v)}" for k, v in sorted(table.properties.items()))
+        lines.append(f"PROPERTIES ({pairs})")
+    refresh = [f"START WITH TIMESTAMP '{table.start_with:%Y-%m-%d %H:%M:%S%z}'"] if table.start_with else []
+    refresh += [f"INTERVAL {table.interval_seconds} SECOND"] if table.interval_seconds else []
+    lines.append(" ".join(["REFRESH", *refresh, f"VCLUSTER {quote(table.vcluster)}"]))
+    lines.append(f"REFRESH_MODE = {table.refresh_mode}")
+    lines.append(f"AS {table.query.resolved_text}")
+    return from_rows([("createtab_stmt", _TEXT)], [("\n".join(lines),)])

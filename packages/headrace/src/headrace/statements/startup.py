@@ -1,0 +1,87 @@
+"""What opening a lake does before the first statement: schema, drops that were cut short, lost definitions, refreshes
+that were cut short."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from headrace.catalog.records import DynamicTable
+from headrace.errors import NotFound
+from headrace.names import quote
+from headrace.refresh.recovery import settle_unfinished
+from headrace.refresh.stored import read_stored
+from headrace.statements.context import Context
+from headrace.statements.definitions import DEFINITION, DROPPED, FOLDER, create_view, drop_table
+
+
+def prepare(context: Context) -> None:
+    """Bring the lake into the state that the statements expect."""
+    schema = context.settings.schema_name
+    if not context.spark.catalog.databaseExists(schema):
+        context.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}")
+    context.spark.catalog.setCurrentDatabase(schema)
+    _finish_drops(context)
+    _find_lost_definitions(context)
+    settle_unfinished(context.store, context.logs, context.clock())
+    _finish_creations(context)
+
+
+def _folder(context: Context) -> Path:
+    return Path(context.settings.warehouse).absolute() / FOLDER
+
+
+def _finish_drops(context: Context) -> None:
+    """A storage folder renamed by DROP, which then died: finish it."""
+    if not _folder(context).exists():
+        return
+    by_path = {table.storage_path: table for table in context.store.tables()}
+    for gone in _folder(context).glob(f"*{DROPPED}"):
+        table = by_path.get(str(gone).removesuffix(DROPPED))
+        if table is not None:
+            drop_table(context, table)
+        shutil.rmtree(gone, ignore_errors=True)
+
+
+def _find_lost_definitions(context: Context) -> None:
+    """The operations database is new or old: read back the definitions that the tables carry themselves."""
+    if not _folder(context).exists():
+        return
+    known = {table.storage_path: table for table in context.store.tables()}
+    for storage in sorted(_folder(context).iterdir()):
+        if storage.name.endswith(DROPPED) or str(storage) in known:
+            continue
+        table = _definition_of(context, storage)
+        if table is None or context.store.table(table.table_name) is not None:
+            shutil.rmtree(storage, ignore_errors=True)
+            continue
+        for source in table.query.sources:
+            if source.workspace.lower() not in {name.lower() for name in context.workspaces()}:
+                context.store.add_workspace(source.workspace)
+        context.store.put_table(table)
+        context.progress.tell(f"Found {table.table_name} again from its own storage.")
+
+
+def _definition_of(context: Context, storage: Path) -> DynamicTable | None:
+    try:
+        text = context.logs.snapshot(str(storage)).properties.get(DEFINITION)
+        return None if text is None else DynamicTable.model_validate_json(text)
+    except (NotFound, ValidationError):
+        return None
+
+
+def _finish_creations(context: Context) -> None:
+    """A CREATE that died before its first load never happened; one that died before its view gets the view."""
+    for table in context.store.tables():
+        try:
+            stored = read_stored(context.logs, table)
+        except NotFound:
+            drop_table(context, table)
+            continue
+        waits = table.properties.get("initialize", "").lower() == "on_schedule"
+        if stored.sequence == 0 and not waits:
+            drop_table(context, table)
+        elif not context.exists(table.table_name):
+            create_view(context, table)

@@ -1,0 +1,248 @@
+"""The control plane's view of Delta tables, through delta-rs: versions, ids, `txn`, history. No JVM, milliseconds.
+
+Data is read and written by Spark, with one exception that was measured (docs/adr/0004): a small, already computed
+changeset is committed to a dynamic table's own storage from here, because a Spark append of two rows costs twenty
+times as much.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from headrace.errors import Bug, NotFound
+
+ChangeKind = Literal["none", "append", "mixed"]
+
+_APPENDING_WRITES = {"WRITE", "STREAMING UPDATE", "COPY INTO", "CREATE TABLE AS SELECT"}
+_QUIET_OPERATIONS = {
+    "OPTIMIZE", "CREATE TABLE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD COLUMNS", "CHANGE COLUMN",
+    "ADD CONSTRAINT", "DROP CONSTRAINT", "VACUUM START", "VACUUM END", "REORG", "UPGRADE PROTOCOL", "CLUSTER BY",
+    "ANALYZE", "CREATE OR REPLACE TABLE", "REPLACE TABLE", "DROP FEATURE",
+}  # fmt: skip
+_REPLACING = {"CREATE OR REPLACE TABLE", "REPLACE TABLE"}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The newest version of a table, as its log says."""
+
+    path: str
+    version: int
+    table_id: str
+    columns: tuple[tuple[str, str], ...]
+    """Column names with their types, as the log spells them."""
+    properties: dict[str, str]
+
+    def digest(self, columns: tuple[str, ...] | None) -> str:
+        """A short digest of these columns' names and types (all of them when None)."""
+        wanted = None if columns is None else {name.lower() for name in columns}
+        kept = sorted((n.lower(), t) for n, t in self.columns if wanted is None or n.lower() in wanted)
+        return hashlib.sha256(json.dumps(kept).encode()).hexdigest()[:16]
+
+    @property
+    def tracks_changes(self) -> bool:
+        return self.properties.get("delta.enableChangeDataFeed", "false").lower() == "true"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One version of a table: what was done, and what that means for a reader of changes."""
+
+    version: int
+    timestamp: int
+    operation: str
+    changes: ChangeKind
+    rows: int | None
+    """Rows that the commit touched, as far as its metrics tell."""
+    user_metadata: str | None
+
+
+class DeltaLogs:
+    """Opened logs, kept and updated: a repeated look costs about a millisecond."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, DeltaTable] = {}
+        self._lock = threading.RLock()
+        self._effective: dict[str, tuple[int, int]] = {}
+
+    def snapshot(self, path: str) -> Snapshot:
+        with self._lock:
+            table = self._newest(path)
+            metadata = table.metadata()
+            schema = json.loads(table.schema().to_json())
+            columns = tuple((field["name"], json.dumps(field["type"])) for field in schema["fields"])
+            return Snapshot(path, table.version(), str(metadata.id), columns, dict(metadata.configuration))
+
+    def exists(self, path: str) -> bool:
+        return DeltaTable.is_deltatable(path)
+
+    def sequence(self, path: str, app_id: str) -> int | None:
+        """The last `txn` version of this app id in the newest snapshot."""
+        with self._lock:
+            version = self._newest(path).transaction_version(app_id)
+            return None if version is None else int(version)
+
+    def commits(self, path: str, after: int, upto: int) -> list[Commit] | None:
+        """Versions after+1 … upto, oldest first; None when the log no longer has them all."""
+        if upto <= after:
+            return []
+        with self._lock:
+            table = self._newest(path)
+            entries = table.history(table.version() - after)
+        found = [_commit(entry) for entry in entries if after < int(entry["version"]) <= upto]
+        found.sort(key=lambda commit: commit.version)
+        return found if [commit.version for commit in found] == list(range(after + 1, upto + 1)) else None
+
+    def history(self, path: str, limit: int | None = None) -> list[Commit]:
+        """The commits that the log still has, newest first."""
+        with self._lock:
+            return [_commit(entry) for entry in self._newest(path).history(limit)]
+
+    def effective(self, path: str) -> int:
+        """The newest version that changed any row: what came after it (OPTIMIZE, properties) needs no refresh."""
+        newest = self.snapshot(path).version
+        kept = self._effective.get(path)
+        if kept is not None and kept[0] == newest:
+            return kept[1]
+        for limit in (4, None):
+            commits = self.history(path, limit)
+            found = next((commit.version for commit in commits if commit.changes != "none"), None)
+            if found is not None:
+                break
+        version = newest if found is None else found
+        self._effective[path] = (newest, version)
+        return version
+
+    def readable(self, path: str, version: int) -> int:
+        """The newest version with the same rows: VACUUM may have removed the files of the older ones."""
+        later = self.commits(path, version, self.snapshot(path).version)
+        for commit in later or ():
+            if commit.changes != "none":
+                break
+            version = commit.version
+        return version
+
+    def statistics(self, path: str) -> tuple[int, int]:
+        """(records, bytes) of the newest version, from file statistics."""
+        with self._lock:
+            actions = pa.table(self._newest(path).get_add_actions(flatten=True))
+        if not actions.num_rows:
+            return 0, 0
+        records = sum(value or 0 for value in actions.column("num_records").to_pylist())
+        return int(records), int(sum(actions.column("size_bytes").to_pylist()))
+
+    def append(self, path: str, rows: pa.Table, app_id: str, sequence: int, metadata: str) -> int:
+        """Commit rows to a dynamic table's storage in one version with its `txn` pair; gives the new version."""
+        with self._lock:
+            table = self._newest(path)
+            write_deltalake(
+                table,
+                rows,
+                mode="append",
+                commit_properties=CommitProperties(
+                    custom_metadata={"userMetadata": metadata},
+                    app_transactions=[Transaction(app_id, sequence)],
+                    max_commit_retries=0,
+                ),
+            )
+            table.update_incremental()
+            return int(table.version())
+
+    def forget(self, path: str) -> None:
+        """Drop the kept handle, after a table was replaced or removed."""
+        with self._lock:
+            self._tables.pop(path, None)
+
+    def _newest(self, path: str) -> DeltaTable:
+        table = self._tables.get(path)
+        if table is not None and _first_entry(path) == table_mark(table):
+            try:
+                table.update_incremental()
+                return table
+            except (DeltaError, OSError):
+                self._tables.pop(path, None)
+        try:
+            table = DeltaTable(path)
+        except (TableNotFoundError, OSError) as error:
+            self._tables.pop(path, None)
+            raise NotFound(f"There is no Delta table at {path}.") from error
+        table.headrace_mark = _first_entry(path)  # type: ignore[attr-defined]
+        self._tables[path] = table
+        return table
+
+
+def table_mark(table: DeltaTable) -> object:
+    return getattr(table, "headrace_mark", None)
+
+
+def _first_entry(path: str) -> tuple[int, int] | None:
+    """Identity of the table's log folder: a table dropped and created again has another one."""
+    if "://" in path and not path.startswith("file:"):
+        return (0, 0)
+    try:
+        status = (Path(local_path(path)) / "_delta_log").stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_dev
+
+
+def local_path(path: str) -> str:
+    """A plain file-system path out of what Spark's catalog gives (`file:/x`, `file:///x`)."""
+    if path.startswith("file:"):
+        rest = path[5:]
+        return "/" + rest.lstrip("/")
+    return path
+
+
+def _commit(entry: dict[str, Any]) -> Commit:
+    metrics = {str(k): v for k, v in (entry.get("operationMetrics") or {}).items()}
+    return Commit(
+        version=int(entry["version"]),
+        timestamp=int(entry.get("timestamp") or 0),
+        operation=str(entry.get("operation")),
+        changes=_kind(str(entry.get("operation")), entry.get("operationParameters") or {}, metrics),
+        rows=_rows(metrics),
+        user_metadata=entry.get("userMetadata"),
+    )
+
+
+def _kind(operation: str, parameters: dict[str, Any], metrics: dict[str, Any]) -> ChangeKind:
+    """Whether a commit changes nothing, only adds rows, or may also remove some. When in doubt: mixed."""
+    mode = str(parameters.get("mode", "")).strip('"').lower()
+    if operation in _APPENDING_WRITES and mode in {"append", "errorifexists", ""}:
+        return "append"
+    if operation in _QUIET_OPERATIONS and operation not in _REPLACING:
+        return "none"
+    if operation == "MERGE":
+        touched = [metrics.get("numTargetRowsUpdated"), metrics.get("numTargetRowsDeleted")]
+        if all(value is not None and int(value) == 0 for value in touched):
+            return "append"
+    return "mixed"
+
+
+def _rows(metrics: dict[str, Any]) -> int | None:
+    total = 0
+    known = False
+    for key in (
+        "numOutputRows", "num_added_rows", "numDeletedRows", "numUpdatedRows",
+        "numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted",
+    ):  # fmt: skip
+        if metrics.get(key) is not None:
+            total += int(metrics[key])
+            known = True
+    return total if known else None
+
+
+def require_sequence(found: int | None, expected: int, path: str) -> None:
+    """The check after every commit of ours: it carries our pair, or nothing may be trusted."""
+    if found != expected:
+        raise Bug(f"The commit to {path} carries sequence {found}, not {expected}: it was skipped or lost.")

@@ -1,0 +1,417 @@
+"""Statements as users write them, and the faults they meet."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import HeadraceError, Position, SyntaxFault, Unsupported, UserError
+from headrace.sql import parse
+from headrace.sql import statements as s
+
+
+def fault(text: str) -> HeadraceError:
+    with pytest.raises(HeadraceError) as caught:
+        parse(text)
+    return caught.value
+
+
+def strip(statement: object) -> dict[str, object]:
+    return {key: value for key, value in vars(statement).items() if key != "text"}
+
+
+# Dynamic tables
+
+EVERY_CLAUSE = """create or replace dynamic table ws.`my s`.dt (a comment 'the a', `b c`)
+  comment = 'it\\'s' refresh vcluster default interval 5 minute start with timestamp '2024-01-01 00:00:00'
+  partitioned by (a) properties ('k'='v', x.y = 3, z = true) refresh_mode = full clustered by (a, `b c`)
+as
+select a, count(*) as n from t group by a;"""
+
+
+def test_create_with_every_clause() -> None:
+    statement = parse(EVERY_CLAUSE)
+    assert isinstance(statement, s.CreateDynamicTable)
+    query = "select a, count(*) as n from t group by a"
+    assert strip(statement) == {
+        "name": ("ws", "my s", "dt"),
+        "query": query,
+        "query_offset": EVERY_CLAUSE.index(query),
+        "columns": (("a", "the a"), ("b c", None)),
+        "or_replace": True,
+        "if_not_exists": False,
+        "partitioned_by": ("a",),
+        "clustered_by": ("a", "b c"),
+        "comment": "it's",
+        "properties": {"k": "v", "x.y": "3", "z": "true"},
+        "start_with": "timestamp '2024-01-01 00:00:00'",
+        "interval_seconds": 300,
+        "vcluster": "default",
+        "refresh_mode": "FULL",
+        "target_lag": None,
+    }
+    assert statement.text == EVERY_CLAUSE[:-1]
+    assert hash(statement) == hash(parse(EVERY_CLAUSE))
+
+
+SEEDS = """/* {"app": "dbt", "node_id": "model.cz_dbt_project.product_grossing"} */
+create or replace dynamic table dbt_dev.product_grossing
+refresh interval 5 minute
+vcluster default
+as
+select
+event_date,
+product_id,
+sum(price) sum_price
+from
+dbt_dev.events_enriched
+group by event_date,product_id;"""
+
+
+def test_create_as_dbt_writes_it() -> None:
+    statement = parse(SEEDS)
+    assert isinstance(statement, s.CreateDynamicTable)
+    assert (statement.name, statement.interval_seconds, statement.vcluster) == (
+        ("dbt_dev", "product_grossing"),
+        300,
+        "default",
+    )
+    assert statement.text[statement.query_offset :] == statement.query
+    assert statement.query.startswith("select\nevent_date")
+
+
+@pytest.mark.parametrize(
+    ("interval", "seconds"),
+    [
+        ("5 minute", 300),
+        ("5 MINUTES", 300),
+        ("'5' MINUTE", 300),
+        ("'5 minutes'", 300),
+        ("60 SECOND", 60),
+        ("2 hours", 7200),
+        ("1 day", 86400),
+    ],
+)
+def test_intervals(interval: str, seconds: int) -> None:
+    statement = parse(f"CREATE DYNAMIC TABLE dt REFRESH INTERVAL {interval} AS SELECT 1")
+    assert isinstance(statement, s.CreateDynamicTable)
+    assert statement.interval_seconds == seconds
+    altered = parse(f"ALTER DYNAMIC TABLE dt SET REFRESH INTERVAL {interval}")
+    assert altered == s.AlterDynamicTable(altered.text, ("dt",), s.SetInterval(seconds))
+
+
+@pytest.mark.parametrize("interval", ["59 SECOND", "0 DAY", "'30' seconds", "'30 seconds'"])
+def test_an_interval_under_a_minute_is_refused(interval: str) -> None:
+    error = fault(f"CREATE DYNAMIC TABLE dt\n  REFRESH INTERVAL {interval} AS SELECT 1")
+    assert type(error) is UserError
+    assert "smallest is 1 minute" in error.message
+    assert error.position == Position(2, 20)
+
+
+def test_start_with_may_hold_an_interval_of_its_own() -> None:
+    statement = parse(
+        "CREATE DYNAMIC TABLE dt REFRESH START WITH cast('x' as timestamp) + INTERVAL 1 DAY INTERVAL 1 hour AS SELECT 1"
+    )
+    assert isinstance(statement, s.CreateDynamicTable)
+    assert statement.start_with == "cast('x' as timestamp) + INTERVAL 1 DAY"
+    assert statement.interval_seconds == 3600
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["SELECT 1", "(SELECT 1)", "WITH a AS (SELECT 1) SELECT * FROM a", "FROM t SELECT x", "VALUES (1)", "TABLE t"],
+)
+def test_queries_stay_text(query: str) -> None:
+    created = parse(f"CREATE DYNAMIC TABLE IF NOT EXISTS dt AS {query} -- end")
+    assert isinstance(created, s.CreateDynamicTable)
+    assert created.query == query
+    assert created.if_not_exists
+    explained = parse(f"EXPLAIN INCREMENTAL {query}")
+    assert isinstance(explained, s.ExplainIncremental)
+    assert explained.text[explained.query_offset :] == explained.query == query
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        ("SUSPEND", s.Suspend()),
+        ("resume", s.Resume()),
+        ("SET COMMENT 'c'", s.SetComment("c")),
+        ("SET COMMENT = 'c'", s.SetComment("c")),
+        ("SET PROPERTIES('a'='b')", s.SetProperties({"a": "b"})),
+        ("UNSET PROPERTIES ('a', b.c)", s.UnsetProperties(("a", "b.c"))),
+        ("SET VCLUSTER `my vc`", s.SetVcluster("my vc")),
+        ("SET REFRESH_MODE = incremental", s.SetRefreshMode("INCREMENTAL")),
+        ("RENAME COLUMN a TO `b c`", s.RenameColumn("a", "b c")),
+        ("CHANGE COLUMN a COMMENT ''", s.CommentColumn("a", "")),
+        ("ADD COLUMN a AS b + 1", s.AddColumn("a", None, "b + 1")),
+        ("ADD COLUMN a decimal(10, 2) AS cast(b AS int)", s.AddColumn("a", "decimal(10, 2)", "cast(b AS int)")),
+    ],
+)
+def test_alter(action: str, expected: s.Action) -> None:
+    text = f"ALTER DYNAMIC TABLE s.dt {action}"
+    assert parse(text) == s.AlterDynamicTable(text, ("s", "dt"), expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("REFRESH DYNAMIC TABLE a", s.RefreshDynamicTables("", (("a",),))),
+        ("refresh dynamic table a, s.b, w.s.c", s.RefreshDynamicTables("", (("a",), ("s", "b"), ("w", "s", "c")))),
+        ("DROP DYNAMIC TABLE IF EXISTS a.b", s.DropDynamicTable("", ("a", "b"), True)),
+        ("DROP DYNAMIC TABLE a", s.DropDynamicTable("", ("a",), False)),
+        ("EXPLAIN REFRESH DYNAMIC TABLE a", s.ExplainRefresh("", ("a",))),
+        ("VERIFY DYNAMIC TABLE `a``b`", s.VerifyDynamicTable("", ("a`b",))),
+        ("SHOW DYNAMIC TABLES", s.ShowDynamicTables("")),
+        (
+            "show dynamic tables in w.s like 'p%' limit 3",
+            s.ShowDynamicTables("", ("w", "s"), "p%", None, 3),
+        ),
+        (
+            "show dynamic table refresh history where name ='product_grossing'",
+            s.ShowRefreshHistory("", "name ='product_grossing'", None),
+        ),
+        (
+            "SHOW DYNAMIC TABLE REFRESH HISTORY WHERE a IN (SELECT x FROM t LIMIT 2) LIMIT 5;",
+            s.ShowRefreshHistory("", "a IN (SELECT x FROM t LIMIT 2)", 5),
+        ),
+        ("SHOW DYNAMIC TABLE REFRESH HISTORY LIMIT 5", s.ShowRefreshHistory("", None, 5)),
+        ("SHOW TABLES", s.ShowTables("")),
+        ("SHOW TABLES FROM s 'x*'", s.ShowTables("", ("s",), "x*", None, None)),
+        ("SHOW TABLES IN s WHERE is_dynamic", s.ShowTables("", ("s",), None, "is_dynamic", None)),
+        ("SHOW CREATE TABLE s.t", s.ShowCreateTable("", ("s", "t"))),
+        ("desc extended product_grossing;", s.DescribeTable("", ("product_grossing",), True)),
+        ("DESCRIBE TABLE EXTENDED s.t", s.DescribeTable("", ("s", "t"), True)),
+        ("DESC TABLE t", s.DescribeTable("", ("t",), False)),
+        ("DESC extended", s.DescribeTable("", ("extended",), False)),
+        ("DESC history", s.DescribeTable("", ("history",), False)),
+        ("DESC history.t", s.DescribeTable("", ("history", "t"), False)),
+        ("DESC user", s.DescribeTable("", ("user",), False)),
+        ("DESC schema", s.DescribeTable("", ("schema",), False)),
+        ("DESC HISTORY s.t LIMIT 3", s.DescribeHistory("", ("s", "t"), 3)),
+        ("RESTORE TABLE t TO VERSION AS OF 3", s.RestoreTable("", ("t",), 3, None)),
+        (
+            "RESTORE TABLE t TO TIMESTAMP AS OF now() - INTERVAL 1 DAY",
+            s.RestoreTable("", ("t",), None, "now() - INTERVAL 1 DAY"),
+        ),
+        ("DROP TABLE IF EXISTS a.t PURGE", s.DropTable("", ("a", "t"), True, False)),
+        ("DROP TABLE stream", s.DropTable("", ("stream",), False, False)),
+        ("DROP VIEW v", s.DropTable("", ("v",), False, True)),
+        ("USE s", s.UseSchema("", ("s",))),
+        ("USE SCHEMA w.s", s.UseSchema("", ("w", "s"))),
+        ("USE schema", s.UseSchema("", ("schema",))),
+        ("USE task", s.UseSchema("", ("task",))),
+        ("CREATE SCHEMA IF NOT EXISTS w.s", s.CreateSchema("", ("w", "s"), True)),
+        ("create database s comment 'c'", s.CreateSchema("", ("s",), False, "c")),
+        ("DROP SCHEMA IF EXISTS s CASCADE", s.DropSchema("", ("s",), True, True)),
+        ("DROP DATABASE s RESTRICT", s.DropSchema("", ("s",), False, False)),
+    ],
+)
+def test_statements_of_ours(text: str, expected: s.Statement) -> None:
+    statement = parse(text)
+    assert type(statement) is type(expected)
+    assert strip(statement) == strip(expected)
+
+
+# SHOW inside a query
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "show", "after"),
+    [
+        ("SELECT * FROM (SHOW TABLES) t WHERE x", "SELECT * FROM ", s.ShowTables, " t WHERE x"),
+        ("SELECT * FROM ((( SHOW TABLES )))", "SELECT * FROM ", s.ShowTables, ""),
+        (
+            "select name from (show dynamic tables in s where a = (b)) limit 1",
+            "select name from ",
+            s.ShowDynamicTables,
+            " limit 1",
+        ),
+        ("SELECT * FROM (SHOW SCHEMAS) s", "SELECT * FROM ", s.SparkStatement, " s"),
+        ("WITH a AS (SHOW TABLES) SELECT * FROM a", "WITH a AS (SELECT * FROM ", s.ShowTables, ") SELECT * FROM a"),
+        ("SELECT * FROM t, (SHOW COLUMNS IN t) c", "SELECT * FROM t, ", s.SparkStatement, " c"),
+        ("INSERT INTO x SELECT * FROM (SHOW TABLES)", "INSERT INTO x SELECT * FROM ", s.ShowTables, ""),
+    ],
+)
+def test_select_from_show(text: str, before: str, show: type[s.Statement], after: str) -> None:
+    statement = parse(text)
+    assert isinstance(statement, s.SelectFromShow)
+    assert (statement.before, statement.after) == (before, after)
+    assert type(statement.show) is show
+    assert statement.show.text.upper().startswith("SHOW ")
+    assert statement.show.text in text
+    assert parse(statement.show.text) == statement.show
+
+
+def test_two_shows_come_out_one_after_the_other() -> None:
+    first = parse("SELECT * FROM (SHOW TABLES) a JOIN (SHOW DYNAMIC TABLES) b USING (table_name)")
+    assert isinstance(first, s.SelectFromShow)
+    assert isinstance(first.show, s.ShowTables)
+    second = parse(f"{first.before}one{first.after}")
+    assert isinstance(second, s.SelectFromShow)
+    assert isinstance(second.show, s.ShowDynamicTables)
+    assert isinstance(parse(f"{second.before}two{second.after}"), s.SparkStatement)
+
+
+def test_a_column_called_show_is_no_show() -> None:
+    assert isinstance(parse("SELECT a, (show) FROM t WHERE (show IS NULL)"), s.SparkStatement)
+
+
+def test_a_fault_inside_a_show_points_into_the_whole_statement() -> None:
+    error = fault("SELECT *\nFROM (SHOW TABLES IN)")
+    assert error.position == Position(2, 21)
+    assert "expected a schema name, found the end" in error.message
+
+
+# Spark's statements
+
+
+@pytest.mark.parametrize(
+    ("text", "verb", "writes"),
+    [
+        ("SELECT 1", "SELECT", []),
+        ("(SELECT 1) UNION (SELECT 2)", "SELECT", []),
+        ("WITH insert AS (SELECT 1) SELECT * FROM insert", "SELECT", []),
+        ("WITH a AS (SELECT 1), b AS (SELECT 2) INSERT INTO s.t SELECT * FROM a", "INSERT", ["s.t"]),
+        ("WITH a (SELECT 1) FROM a INSERT INTO b SELECT 1 INSERT INTO c SELECT 2", "INSERT", ["b", "c"]),
+        ("WITH RECURSIVE select(n) AS (SELECT 1) INSERT INTO t SELECT 1", "INSERT", ["t"]),
+        ("INSERT INTO t VALUES (1)", "INSERT", ["t"]),
+        ("insert overwrite table w.s.t select 1", "INSERT", ["w.s.t"]),
+        ("INSERT OVERWRITE DIRECTORY '/x' SELECT 1", "INSERT", []),
+        ("FROM x INSERT INTO a SELECT 1 INSERT INTO TABLE b SELECT 2", "INSERT", ["a", "b"]),
+        ("FROM x SELECT y", "SELECT", []),
+        ("UPDATE t SET a = 1", "UPDATE", ["t"]),
+        ("DELETE FROM s.t WHERE x", "DELETE", ["s.t"]),
+        ("merge into dbt_dev.e as d using x as s on false when not matched then insert *", "MERGE", ["dbt_dev.e"]),
+        ("MERGE WITH SCHEMA EVOLUTION INTO t USING u ON a", "MERGE", ["t"]),
+        ("TRUNCATE TABLE t", "TRUNCATE", ["t"]),
+        ("CREATE TABLE IF NOT EXISTS s.t (a int)", "CREATE TABLE", ["s.t"]),
+        ("CREATE OR REPLACE TABLE t AS SELECT 1", "CREATE TABLE", ["t"]),
+        ("create or replace temporary view v as select 1", "CREATE VIEW", ["v"]),
+        ("CREATE TABLE stream (a int)", "CREATE TABLE", ["stream"]),
+        ("CREATE FUNCTION f AS 'x'", "CREATE FUNCTION", []),
+        ("ALTER TABLE t SET PROPERTIES ('change_tracking'='true')", "ALTER TABLE", ["t"]),
+        ("ALTER TABLE stream SET TBLPROPERTIES ('a'='b')", "ALTER TABLE", ["stream"]),
+        ("OPTIMIZE t ZORDER BY (a)", "OPTIMIZE", ["t"]),
+        ("VACUUM s.t RETAIN 0 HOURS", "VACUUM", ["s.t"]),
+        ("VACUUM '/path'", "VACUUM", []),
+        ("COPY INTO t FROM '/x'", "COPY", ["t"]),
+        ("INSERT INTO IDENTIFIER('s.t') VALUES (1)", "INSERT", ["s.t"]),
+        ("EXPLAIN INSERT INTO t VALUES (1)", "EXPLAIN", []),
+        ("SHOW SCHEMAS", "SHOW SCHEMAS", []),
+        ("DESC t a_column", "DESCRIBE", []),
+        ("DESC FUNCTION f", "DESCRIBE FUNCTION", []),
+        ("DESC SELECT 1", "DESCRIBE", []),
+        ("SET a.b = c", "SET", []),
+        ("REFRESH TABLE t", "REFRESH TABLE", []),
+    ],
+)
+def test_sparks_statements(text: str, verb: str, writes: list[str]) -> None:
+    statement = parse(text)
+    assert isinstance(statement, s.SparkStatement)
+    assert (statement.verb, [".".join(target.parts) for target in statement.writes]) == (verb, writes)
+
+
+def test_the_target_of_a_write_has_a_position() -> None:
+    statement = parse("WITH a AS (SELECT 1)\nINSERT INTO s.t SELECT 1")
+    assert isinstance(statement, s.SparkStatement)
+    assert statement.writes == (s.WriteTarget(("s", "t"), Position(2, 13)),)
+
+
+def test_a_computed_target_is_refused() -> None:
+    assert isinstance(fault("INSERT INTO IDENTIFIER('a' || 'b') VALUES (1)"), Unsupported)
+
+
+# Faults
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "place"),
+    [
+        ("", "expected a statement, found nothing", (1, 1)),
+        (" -- only a comment", "expected a statement, found nothing", (1, 1)),
+        ("SELCT 1", "expected a statement, found 'SELCT'", (1, 1)),
+        ("CREATE DYNAMIC TABLE", "expected a table name, found the end of the statement", (1, 21)),
+        ("CREATE DYNAMIC VIEW v", "expected TABLE, found 'VIEW'", (1, 16)),
+        ("CREATE DYNAMIC TABLE dt SELECT 1", "expected a clause or AS, found 'SELECT'", (1, 25)),
+        ("CREATE DYNAMIC TABLE dt\nREFRESH 5 AS SELECT 1", "expected START WITH, INTERVAL or VCLUSTER", (2, 9)),
+        ("CREATE DYNAMIC TABLE dt REFRESH INTERVAL 5 WEEK AS SELECT 1", "expected SECOND, MINUTE", (1, 44)),
+        ("CREATE DYNAMIC TABLE dt COMMENT 'a' COMMENT 'b' AS SELECT 1", "COMMENT is given twice", (1, 37)),
+        ("CREATE DYNAMIC TABLE dt (a int) AS SELECT 1", "expected COMMENT, ',' or ')'", (1, 28)),
+        ("CREATE DYNAMIC TABLE dt AS", "expected a query, found the end", (1, 27)),
+        ("CREATE DYNAMIC TABLE dt AS DELETE FROM t", "expected a query, found 'DELETE'", (1, 28)),
+        ("CREATE DYNAMIC TABLE dt AS SELECT (1", "this parenthesis is never closed", (1, 35)),
+        ("CREATE DYNAMIC TABLE dt REFRESH_MODE = SOMETIMES AS SELECT 1", "expected AUTO, INCREMENTAL", (1, 40)),
+        ("REFRESH DYNAMIC TABLE a b", "expected the end of the statement, found 'b'", (1, 25)),
+        ("SHOW DYNAMIC TABLES WHERE", "expected a condition", (1, 26)),
+        ("SHOW TABLES WHERE a UNION SELECT 1", "expected LIMIT or the end", (1, 21)),
+        ("SHOW TABLES LIMIT x", "expected a number of rows, found 'x'", (1, 19)),
+        ("DROP TABLE a b", "expected the end of the statement, found 'b'", (1, 14)),
+        ("SELECT 1; SELECT 2", "found ';'", (1, 9)),
+        ("SELECT 'abc", "this string never ends", (1, 8)),
+        ("SELECT `abc", "this quoted name never ends", (1, 8)),
+        ("SELECT /* /* */ 1", "this comment never ends", (1, 8)),
+    ],
+)
+def test_syntax_faults(text: str, message: str, place: tuple[int, int]) -> None:
+    error = fault(text)
+    assert isinstance(error, SyntaxFault)
+    assert message in error.message
+    assert error.position == Position(*place)
+
+
+def test_faults_show_how_the_statement_is_written() -> None:
+    assert "REFRESH DYNAMIC TABLE name" in str(fault("REFRESH DYNAMIC TABLE").hint)
+    assert fault("SELCT 1").hint == "Did you mean SELECT?"
+
+
+@pytest.mark.parametrize("name", ["a.b.c.d", "``", "`" + "x" * 256 + "`", "`a\0b`", "`a\nb`"])
+def test_names_no_catalog_can_hold(name: str) -> None:
+    error = fault(f"DROP TABLE {name}")
+    assert isinstance(error, UserError)
+    assert error.position == Position(1, 12)
+
+
+def test_longest_name() -> None:
+    assert parse(f"VERIFY DYNAMIC TABLE {'x' * 255}") == s.VerifyDynamicTable(
+        f"VERIFY DYNAMIC TABLE {'x' * 255}", ("x" * 255,)
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE DYNAMIC TABLE dt TARGET_LAG = '5 minutes' AS SELECT 1",
+        "CREATE DYNAMIC TABLE dt TARGET_LAG = DOWNSTREAM AS SELECT 1",
+        "ALTER DYNAMIC TABLE dt SET TARGET_LAG = DOWNSTREAM",
+        "REFRESH DYNAMIC TABLE dt PARTITION (ds = 'v')",
+        "UNDROP TABLE t",
+        "CREATE TABLE STREAM public.s on table t with PROPERTIES ('TABLE_STREAM_MODE' = 'APPEND_ONLY')",
+        "CREATE OR REPLACE TABLE STREAM s ON TABLE t",
+        "CREATE TABLE STREAM IF NOT EXISTS s ON TABLE t",
+        "SHOW TABLE STREAMS",
+        "SELECT * FROM (SHOW TABLE STREAMS)",
+        "DESC TABLE STREAM s",
+        "DROP TABLE STREAM IF EXISTS s",
+        "ALTER TABLE STREAM a.s SET COMMENT 'c'",
+        "CREATE VCLUSTER IF NOT EXISTS n",
+        "USE VCLUSTER n",
+        "SHOW VCLUSTERS",
+        "SHOW JOBS LIMIT 3",
+        "CANCEL JOB 'x'",
+        "DESC JOB 'x'",
+        "CREATE USER u WITH PASSWORD 'p'",
+        "SHOW USERS",
+        "GRANT SELECT ON TABLE t TO u",
+        "REVOKE ALL ON SCHEMA s FROM u",
+        "SHOW GRANTS TO u",
+        "CREATE TOKEN 'name'",
+        "SHOW TOKENS",
+        "CREATE TASK t",
+        "EXECUTE IMMEDIATE 'INSERT INTO t VALUES (1)'",
+    ],
+)
+def test_not_available_yet(text: str) -> None:
+    error = fault(text)
+    assert isinstance(error, Unsupported)
+    assert "is not available yet" in error.message
+    assert error.position is not None
