@@ -22,6 +22,7 @@ _TABLES = {
     "nation": "n_nationkey int, n_regionkey int, n_name string",
     "region": "r_regionkey int, r_name string",
 }
+# ruff: noqa: E501
 _ROWS = {
     "a": """SELECT CAST(i % 13 AS int), CAST(nullif(i % 7, 3) AS int), element_at(array('a%b','it''s','back\\\\slash','😀é',NULL), CAST(i % 5 + 1 AS int)),
         CASE WHEN i % 6 = 0 THEN NULL WHEN i % 6 = 1 THEN array() ELSE array(CAST(i AS int), NULL, CAST(i % 3 AS int)) END,
@@ -55,7 +56,9 @@ class Lake:
             self._add(table, path, "table")
         self._dynamic()
         spark.sql("CREATE VIEW v AS SELECT id, x + 1 AS x1 FROM a WHERE x > 0 -- closing comment")
-        spark.sql("CREATE VIEW vv (`the id`, n) AS WITH v AS (SELECT * FROM v) SELECT id, count(*) AS k FROM v GROUP BY id")
+        spark.sql(
+            "CREATE VIEW vv (`the id`, n) AS WITH v AS (SELECT * FROM v) SELECT id, count(*) AS k FROM v GROUP BY id"
+        )
         spark.sql("CREATE VIEW vstar AS SELECT * FROM b")
         spark.sql("ALTER TABLE b ADD COLUMN later int")
         spark.sql("CREATE VIEW vdyn AS SELECT id, total FROM dyn WHERE total > 3")

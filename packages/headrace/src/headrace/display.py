@@ -79,7 +79,9 @@ def as_text(value: Any) -> str:
     if isinstance(value, Decimal):
         return f"{value:f}"
     if isinstance(value, datetime):
-        return value.isoformat(sep=" ")
+        return value.isoformat(
+            sep=" ", timespec="auto" if value.microsecond % 1000 or not value.microsecond else "milliseconds"
+        )
     if isinstance(value, (date, time, timedelta)):
         return str(value)
     if isinstance(value, (bytes, bytearray)):

@@ -89,10 +89,8 @@ class Lake:
 
     def sql(self, text: str) -> Result:
         """Run one or more statements separated by `;` and give the last one's result."""
-        result = done("There was no statement.")
-        for result in self.statements(text):
-            pass
-        return result
+        results = list(self.statements(text))
+        return results[-1] if results else done("There was no statement.")
 
     def statements(self, text: str) -> Iterator[Result]:
         """Run the statements one by one, giving each one's result."""
@@ -111,7 +109,7 @@ class Lake:
                 raise
 
     def names(self) -> list[str]:
-        """Schemas, tables and columns, for completion."""
+        """Schemas and tables, for completion."""
         self._require_open()
         found: set[str] = set()
         for database in self.spark.catalog.listDatabases():
@@ -141,5 +139,7 @@ class Lake:
     def __enter__(self) -> Lake:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

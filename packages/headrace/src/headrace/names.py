@@ -69,13 +69,17 @@ def parse_parts(text: str) -> tuple[str, ...]:
     while True:
         match = _PART.match(text, position)
         if match is None:
-            raise UserError(f"'{text}' is not a table name.", hint="Write workspace.schema.table, with `…` where needed.")
+            raise UserError(
+                f"'{text}' is not a table name.", hint="Write workspace.schema.table, with `…` where needed."
+            )
         parts.append(match.group(1).replace("``", "`") if match.group(1) is not None else match.group(2))
         position = match.end()
         if position == len(text):
             break
         if text[position] != ".":
-            raise UserError(f"'{text}' is not a table name.", hint="Write workspace.schema.table, with `…` where needed.")
+            raise UserError(
+                f"'{text}' is not a table name.", hint="Write workspace.schema.table, with `…` where needed."
+            )
         position += 1
     return check_parts(tuple(parts))
 

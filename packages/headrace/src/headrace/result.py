@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 
 class Result:
-    """Columns and rows. `status` is a short sentence for statements that give no rows."""
+    """Columns and rows. A statement that gives no rows of its own gives one row with a sentence, `status`."""
 
-    def __init__(self, table: pa.Table, *, status: str | None = None, zone: str = "UTC") -> None:
+    def __init__(self, table: pa.Table, *, zone: str = "UTC") -> None:
         self._table = table
         self._zone = ZoneInfo(zone)
-        self.status = status
 
     @property
     def columns(self) -> list[str]:
@@ -80,9 +79,7 @@ def from_frame(rows: DataFrame, zone: str) -> Result:
 
 def from_rows(columns: Sequence[tuple[str, pa.DataType]], rows: Sequence[Sequence[Any]], zone: str = "UTC") -> Result:
     """Rows that we made ourselves, for SHOW, DESC and the like."""
-    arrays = [
-        pa.array([row[position] for row in rows], type=kind) for position, (_, kind) in enumerate(columns)
-    ]
+    arrays = [pa.array([row[position] for row in rows], type=kind) for position, (_, kind) in enumerate(columns)]
     return Result(pa.table(arrays, names=[name for name, _ in columns]), zone=zone)
 
 

@@ -1,8 +1,8 @@
 """Made-up e-commerce events: the same every time, any number of them, made by Spark itself.
 
-Every value is a hash of the seed and of what it belongs to. An event's number decides its session; the session decides the
-user and the few products looked at; the product decides its category, brand and base price. So rows 1,000 to 2,000 are
-the same rows whether they are made alone or with a million others.
+Every value is a hash of the seed and of what it belongs to. An event's number decides its session; the session decides
+the user and the few products looked at; the product decides its category, brand and base price. So rows 1,000 to 2,000
+are the same rows whether they are made alone or with a million others.
 """
 
 from __future__ import annotations
@@ -150,7 +150,8 @@ def events_query(
       * (1 - 0.05 * {pick("product, n DIV 20000", "discount", 4)})
   END AS DECIMAL(10,2)) AS price,
   CAST(500000000 + CAST({_USERS} * pow({share("session", "user")}, 2) AS BIGINT) AS STRING) AS user_id,
-  regexp_replace(md5(concat({quote_text(f"{seed}/")}, session)), '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})', '$1-$2-$3-$4-') AS user_session
+  regexp_replace(md5(concat({quote_text(f"{seed}/")}, session)),
+    '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})', '$1-$2-$3-$4-') AS user_session
 FROM (
   SELECT n, act, session, product, number, element_at(categories, CAST(number AS INT)) AS category
   FROM (

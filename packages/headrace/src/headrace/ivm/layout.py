@@ -10,8 +10,10 @@ Hidden columns come first, so that Delta keeps statistics for them whatever the 
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.ivm.state import CallState, states_of
@@ -89,6 +91,27 @@ def grouped_root(plan: Plan | None) -> Grouped | None:
     return Grouped(aggregate=node, finish=tuple(reversed(finish))) if isinstance(node, Aggregate) else None
 
 
+# Types that have no hash and no equality, and types that a table cannot hold, not even hidden.
+_INCOMPARABLE = re.compile(r"\b(MAP<|VARIANT|GEOMETRY|GEOGRAPHY)", re.I)
+_UNSTORABLE = re.compile(r"\b(INTERVAL|VOID|TIME\()", re.I)
+
+
+def without_plan_if_unstorable(query: Query) -> Query:
+    """A query whose rows could not be found again, or whose state could not be stored, is refreshed whole."""
+    if query.plan is None:
+        return query
+    layout = layout_of(query)
+    reason = None
+    if layout.kind == "bag":
+        reason = next(
+            (f"a result column of type {c.type.lower()}" for c in layout.public if _INCOMPARABLE.search(c.type)), None
+        )
+    hidden = next((column for column in layout.hidden if _UNSTORABLE.search(column.type)), None)
+    if hidden is not None:
+        reason = f"GROUP BY or an aggregate over a value of type {hidden.type.lower()}"
+    return query if reason is None else query.model_copy(update={"plan": None, "unsupported": reason})
+
+
 def layout_of(query: Query) -> Layout:
     public = tuple(Column(name=column.name, type=column.type) for column in query.columns)
     grouped = grouped_root(query.plan)
@@ -111,6 +134,15 @@ def live_rows(stored: DataFrame, *, tombstones: bool = True) -> DataFrame:
     gone = stored.where(f"{WEIGHT} < 0").selectExpr(f"{BORN} AS __hr_gone_born", f"{ROW} AS __hr_gone_row")
     rows = stored.where(f"{WEIGHT} > 0")
     return rows.join(gone, (rows[BORN] == gone["__hr_gone_born"]) & (rows[ROW] == gone["__hr_gone_row"]), "left_anti")
+
+
+def live_local(stored: pa.Table) -> pa.Table:
+    """The same for local rows: only ids are compared, what the rows mean stays Spark's business."""
+    weights = stored.column(WEIGHT).to_pylist()
+    ids = list(zip(stored.column(BORN).to_pylist(), stored.column(ROW).to_pylist(), strict=True))
+    gone = {identity for identity, weight in zip(ids, weights, strict=True) if weight < 0}
+    kept = [weight > 0 and identity not in gone for identity, weight in zip(ids, weights, strict=True)]
+    return stored.filter(pa.array(kept, type=pa.bool_()))
 
 
 def select_live(columns: tuple[OutputColumn, ...], hides_groups: bool, table: str) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from headrace.ivm.changeset import WEIGHT, Changes
 from headrace.ivm.layout import VISIBLE, live_rows
 from headrace.ivm.layout import WEIGHT as STORED_WEIGHT
 from headrace.names import quote
 from headrace.plan.nodes import Relation
+from headrace.storage.delta import DeltaLogs
 
 
 @dataclass(frozen=True)
@@ -31,17 +34,29 @@ class SourceRange:
     """Later versions with the same rows, where those of `old` and `new` may have been vacuumed away."""
 
 
-def read_version(spark: SparkSession, source: SourceRange, version: int) -> DataFrame:
+def read_version(spark: SparkSession, logs: DeltaLogs, source: SourceRange, version: int) -> DataFrame:
     """All rows of a source at a version, with its own column names."""
-    rows = spark.read.format("delta").option("versionAsOf", version).load(source.path)
+    rows = read_delta(spark, logs, source.path, version)
     if not source.is_dynamic:
         return rows
     live = live_rows(rows)
     return live.where(VISIBLE) if VISIBLE in live.columns else live
 
 
-def relation_rows(spark: SparkSession, relation: Relation, source: SourceRange, version: int) -> DataFrame:
-    rows = read_version(spark, source, version)
+def read_delta(spark: SparkSession, logs: DeltaLogs, path: str, version: int) -> DataFrame:
+    """A Delta table at a version.
+
+    Spark's own time travel rebuilds the table's state with a job for every read; where the log's file list is all there
+    is to it, naming the files is the same read at a fifth of the time (docs/adr/0010)."""
+    plain = logs.plain_files(path, version)
+    if plain is None:
+        return spark.read.format("delta").option("versionAsOf", version).load(path)
+    schema = StructType.fromJson(json.loads(plain.schema))
+    return spark.read.schema(schema).parquet(*plain.files) if plain.files else spark.createDataFrame([], schema)
+
+
+def relation_rows(relation: Relation, rows: DataFrame) -> DataFrame:
+    """A source's rows under the relation's column names."""
     return rows.selectExpr(*(f"{quote(own)} AS {quote(column.name)}" for own, column in relation.columns))
 
 

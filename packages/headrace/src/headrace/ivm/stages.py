@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
@@ -16,9 +17,10 @@ from pyspark.sql import functions as F
 
 from headrace.ivm.changeset import Changes
 from headrace.ivm.evaluate import evaluate
-from headrace.ivm.sources import SourceRange, relation_changes, relation_rows
+from headrace.ivm.sources import SourceRange, read_version, relation_changes, relation_rows
 from headrace.names import quote
 from headrace.plan.nodes import Node, Relation, walk
+from headrace.storage.delta import DeltaLogs
 
 LOCAL_ROWS = 20_000
 """Up to so many rows are held in the driver as local rows."""
@@ -26,14 +28,19 @@ PUSHED_KEYS = 500
 """Up to so many distinct key values are pushed down as literals."""
 _PUSHABLE = (int, str, datetime.date)
 
-Rule = Callable[["Stages", Node], Changes | None]
+Operator = TypeVar("Operator")
+Rule = Callable[["Stages", Operator], Changes | None]
 
 
 class Stages:
     """One refresh's view of its sources: rows before, rows after, and changes of any node of the plan."""
 
-    def __init__(self, spark: SparkSession, sources: Sequence[SourceRange], rules: dict[type, Rule]) -> None:
+    def __init__(
+        self, spark: SparkSession, logs: DeltaLogs, sources: Sequence[SourceRange], rules: dict[type, Rule[Any]]
+    ) -> None:
         self.spark = spark
+        self._logs = logs
+        self._read_already: dict[tuple[str, int], DataFrame] = {}
         self.sources = sources
         self._rules = rules
         self._cached: list[DataFrame] = []
@@ -123,7 +130,11 @@ class Stages:
             version = source.old_rows if source.old_rows is not None else source.old
         else:
             version = source.new_rows if source.new_rows is not None else source.new
-        return relation_rows(self.spark, relation, source, version)
+        rows = self._read_already.get((source.path, version))
+        if rows is None:
+            rows = read_version(self.spark, self._logs, source, version)
+            self._read_already[source.path, version] = rows
+        return relation_rows(relation, rows)
 
 
 def _one_of(text: str, values: pa.ChunkedArray) -> SparkColumn | None:

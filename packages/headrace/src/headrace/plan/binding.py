@@ -125,14 +125,15 @@ def _query_text(jvm: Jvm, text: str) -> str:
         )
     with spark_errors():
         jvm.parse(text)
-    # Only a query can stand in parentheses: SHOW, INSERT, WITH … INSERT and the like cannot.
+    # Only a query can stand in a WITH clause: SHOW, INSERT, WITH … INSERT and the like cannot. (Parentheses after FROM
+    # would not do: `FROM (SHOW TABLES)` reads the table SHOW under the name TABLES.)
     candidates = [text]
     if ";" in text:
         candidates.append(text[: text.rindex(";")])
     for candidate in candidates:
         try:
             with spark_errors():
-                jvm.parse(f"SELECT * FROM ({candidate}\n)")
+                jvm.parse(f"WITH __q AS ({candidate}\n) SELECT * FROM __q")
         except SyntaxFault:
             continue
         return candidate.rstrip() if candidate is not text else text
@@ -184,7 +185,9 @@ class _Binder:
         for subplan in items(plan.subqueries()):
             self._collect(subplan, text, ctes, False, found)
         for child in items(plan.children()):
-            self._collect(child, text, ctes, name == "SubqueryAlias", found)
+            # `t AS u(a, b)` is an alias over column aliases over the table.
+            below = name == "SubqueryAlias" or (name == "UnresolvedSubqueryColumnAliases" and aliased)
+            self._collect(child, text, ctes, below, found)
 
     def _collect_relation(
         self, plan: Any, text: str, ctes: frozenset[str], aliased: bool, found: list[Reference]
@@ -325,7 +328,7 @@ class _Binder:
         """A view is evaluated under the settings of its creation; written out as text it would be under ours."""
         settings = self.jvm.root.scala.jdk.javaapi.CollectionConverters.asJava(metadata.viewSQLConfigs())
         for key, value in dict(settings).items():
-            if _MEANING.match(key) and self.jvm.session.conf().get(key) != value:
+            if _MEANING.match(key) and optional(self.jvm.session.conf().getOption(key)) != value:
                 raise NotAllowed(
                     f"The view {view} was created with {key} = {value}, which is different now.",
                     hint="Create the view again (CREATE OR REPLACE VIEW).",

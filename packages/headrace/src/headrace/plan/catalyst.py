@@ -1,7 +1,7 @@
 """Read a query, once, when its dynamic table is created: what it reads, what it returns, and how it is computed.
 
 Spark parses, analyses and lowers the query; nothing here decides what a query means. The steps are one file each:
-`binding` (the text and its sources), `lowering` (Catalyst's rules), `reading` (our algebra).
+`binding` (the text and its sources), `lowering` (Catalyst's rules), `reading` and `spelling` (our algebra, its texts).
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from headrace.plan.jvm import Jvm, items, kind, optional, position_at, short_mes
 from headrace.plan.lowering import lower
 from headrace.plan.nodes import Plan
 from headrace.plan.query import OutputColumn, Query, Slot
-from headrace.plan.reading import NoRule, read_plan, table_name
+from headrace.plan.reading import read_plan, table_name
 from headrace.plan.render import render, subquery
+from headrace.plan.spelling import NoRule
 
 __all__ = ["Located", "read_query"]
 
 _HIDDEN = "__hr_"
+_SUBQUERIES = ("ScalarSubquery", "Exists", "ListQuery", "LateralSubquery", "InSubquery")
 
 
 def read_query(spark: SparkSession, text: str, *, locate: Locate, database_of: DatabaseOf | None = None) -> Query:
@@ -92,6 +94,11 @@ def _check_sources(analyzed: Any, binding: Binding) -> None:
                 continue
         if kind(node) == "LogicalRelation":
             read[table_name(node) or str(node.simpleString(1))] += 1
+            if node.output().size() > node.relation().schema().size():
+                raise NonDeterministic(
+                    "_metadata tells in which file a row is stored, which changes without the row changing.",
+                    hint="Leave _metadata out.",
+                )
         waiting += [*items(node.subqueries()), *items(node.children())]
     named = {name.replace("`", ""): count for name, count in binding.mentions.items()}
     for name, count in read.items():
@@ -134,19 +141,17 @@ def _check_determinism(jvm: Jvm, analyzed: Any, binding: Binding, text: str) -> 
 
 
 def _culprits(expression: Any, current: Any, variable: Any) -> list[Any]:
-    """The innermost expressions that are not fixed."""
-    suspect = not expression.deterministic()
-    if not suspect and not expression.containsPattern(current) and not expression.containsPattern(variable):
+    """The innermost expressions that are not fixed; those inside a subquery's plan are found in that plan."""
+
+    def suspect(each: Any) -> bool:
+        return bool(not each.deterministic() or each.containsPattern(current) or each.containsPattern(variable))
+
+    if not suspect(expression):
         return []
-    inner = [culprit for child in items(expression.children()) for culprit in _culprits(child, current, variable)]
-    if inner or _is_subquery(expression):
-        return inner
-    return [expression]
-
-
-def _is_subquery(expression: Any) -> bool:
-    """Whether this is a subquery expression, whose plan is looked through as a plan."""
-    return kind(expression) in ("ScalarSubquery", "Exists", "ListQuery", "LateralSubquery", "InSubquery")
+    inner = [child for child in items(expression.children()) if suspect(child)]
+    if inner:
+        return [culprit for child in inner for culprit in _culprits(child, current, variable)]
+    return [] if kind(expression) in _SUBQUERIES else [expression]
 
 
 def _as_written(expression: Any, binding: Binding, text: str) -> tuple[str, Any]:

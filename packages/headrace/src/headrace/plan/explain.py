@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.plan.nodes import Aggregate, Explode, Filter, InnerJoin, Node, Project, Relation, UnionAll
+from headrace.plan.nodes import Aggregate, Filter, InnerJoin, Node, Project, Relation, UnionAll
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,7 @@ def _words(node: Node, sources: tuple[str, ...]) -> tuple[str, str]:
         return ("aggregate", _short(f"by {keys}: {calls}")) if node.calls else ("distinct", _short(keys))
     if isinstance(node, UnionAll):
         return "union all", f"{len(node.inputs)} inputs"
-    if isinstance(node, Explode):
-        return "explode", _short(node.generator)
-    return node.kind, ""
+    return "explode", _short(node.generator)
 
 
 def _short(text: str, most: int = 100) -> str:

@@ -1,7 +1,7 @@
 """The few ways in which the modules of this package talk to Spark's JVM, and Spark's errors in our words.
 
 Everything that py4j hands over is typed `Any`. Only `catalyst.py` and the modules it is made of (`binding`, `lowering`,
-`reading`) use this, and only when a dynamic table is created.
+`reading`, `spelling`) use this, and only when a dynamic table is created.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Jvm:
 
     def pattern(self, name: str) -> Any:
         """One of Catalyst's tree patterns: a bit that tells whether a tree contains a kind of node."""
-        return getattr(self.object(f"{CATALYST}.trees.TreePattern"), name)()
+        return _tree_pattern(self.root, name)
 
     def contains(self, tree: Any, *patterns: str) -> str | None:
         """The first of these patterns that occurs in the tree."""
@@ -58,6 +58,11 @@ class Jvm:
         for value in values:
             array.add(value)
         return self.root.PythonUtils.toSeq(array)
+
+
+@lru_cache(maxsize=256)
+def _tree_pattern(root: Any, name: str) -> Any:
+    return getattr(_scala_object(root, f"{CATALYST}.trees.TreePattern"), name)()
 
 
 @lru_cache(maxsize=256)

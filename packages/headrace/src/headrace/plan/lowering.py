@@ -18,6 +18,7 @@ _OPTIMIZER = f"{CATALYST}.optimizer"
 # made leaves.
 _STRUCTURE = (
     f"{_ANALYSIS}.EliminateSubqueryAliases",  # names are resolved: attributes have ids
+    f"{CATALYST}.expressions.EliminatePipeOperators",  # `|> WHERE …` is WHERE
     f"{_ANALYSIS}.EliminateView",  # an ordinary view is its query; its casts to the declared types stay
     f"{_OPTIMIZER}.EliminateResolvedHint",  # BROADCAST and the like say how, not what
     f"{_OPTIMIZER}.ReplaceDistinctWithAggregate",  # DISTINCT is GROUP BY all columns

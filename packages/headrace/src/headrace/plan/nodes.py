@@ -7,7 +7,7 @@ names; Spark wrote them and Spark will parse them back.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Union
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -171,7 +171,7 @@ class Explode(Frozen):
 
 
 Node = Annotated[
-    Union[Relation, Project, Filter, InnerJoin, Aggregate, UnionAll, Explode],
+    Relation | Project | Filter | InnerJoin | Aggregate | UnionAll | Explode,
     Field(discriminator="kind"),
 ]
 

@@ -4,14 +4,35 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace import failpoints
 from headrace.catalog.records import DynamicTable
 from headrace.ivm.layout import WEIGHT, live_rows
+from headrace.names import quote
 from headrace.refresh.stored import read_stored
 from headrace.storage.delta import DeltaLogs
 from headrace.storage.maintenance import needs_fold
+
+_ONE_FILE = 100_000
+"""Up to so many rows are folded into one file."""
+
+
+def partition_columns(table: DynamicTable) -> tuple[str, ...]:
+    """PARTITIONED BY, with the query's own spelling of the names."""
+    spelled = {column.name.lower(): column.name for column in table.query.columns}
+    return tuple(spelled[name.lower()] for name in table.partitioned_by)
+
+
+def clustered(rows: DataFrame, table: DynamicTable) -> DataFrame:
+    """CLUSTERED BY: whole writes put near values into the same files, where statistics can skip them."""
+    names = [quote(name) for name in table.clustered_by]
+    return rows.repartitionByRange(*names).sortWithinPartitions(*names) if names else rows
+
+
+def fold_is_due(logs: DeltaLogs, table: DynamicTable) -> bool:
+    note = read_stored(logs, table).note
+    return note is not None and needs_fold(note.live_rows or 0, note.tombstones, note.appends_since_fold) is not None
 
 
 def fold(spark: SparkSession, logs: DeltaLogs, table: DynamicTable, *, force: bool = False) -> str | None:
@@ -27,10 +48,12 @@ def fold(spark: SparkSession, logs: DeltaLogs, table: DynamicTable, *, force: bo
     contents = spark.read.format("delta").option("versionAsOf", stored.version).load(table.storage_path)
     live = live_rows(contents).where(f"{WEIGHT} > 0")
     folded = replace(note, tombstones=0, appends_since_fold=0, fold=True)
+    few = (note.live_rows or 0) <= _ONE_FILE and not table.clustered_by
     (
-        live.coalesce(spark.sparkContext.defaultParallelism if (note.live_rows or 0) > 100_000 else 1)
+        clustered(live.coalesce(1) if few else live, table)
         .write.format("delta")
         .mode("overwrite")
+        .partitionBy(*partition_columns(table))
         .option("dataChange", "false")
         .option("userMetadata", folded.text())
         .save(table.storage_path)

@@ -11,9 +11,7 @@ from headrace.catalog.store import Store
 
 
 @contextmanager
-def held_lease(
-    store: Store, table_id: str, owner: str, seconds: float, clock: Callable[[], datetime]
-) -> Iterator[int]:
+def held_lease(store: Store, table_id: str, owner: str, seconds: float, clock: Callable[[], datetime]) -> Iterator[int]:
     """The lease's fencing number; renewed in the background, given back at the end if nobody did so before."""
     fencing = store.acquire_lease(table_id, owner, seconds, clock())
     done = threading.Event()

@@ -111,7 +111,7 @@ def _range(fact: SourceFacts) -> SourceRange:
         is_dynamic=fact.is_dynamic,
         old=None if fact.old is None else fact.old.version,
         new=fact.new.version,
-        changed=fact.old is not None and fact.commits is None or bool(effective),
+        changed=(fact.old is not None and fact.commits is None) or bool(effective),
         insert_only=fact.commits is not None and all(commit.changes == "append" for commit in effective),
         rows=sum(commit.rows or 0 for commit in effective) if known and fact.commits is not None else None,
     )

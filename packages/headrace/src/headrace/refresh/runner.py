@@ -27,7 +27,7 @@ from headrace.plan.nodes import Relation, walk
 from headrace.plan.query import Query
 from headrace.progress import Progress
 from headrace.refresh import compute
-from headrace.refresh.fold import fold
+from headrace.refresh.fold import clustered, fold, fold_is_due, partition_columns
 from headrace.refresh.frontier import Candidate, Choice, Offer, choose
 from headrace.refresh.lease import held_lease
 from headrace.refresh.planner import Decision, SourceFacts, decide
@@ -108,7 +108,9 @@ class Runner:
 
         newest = next(candidates(), None)
         if newest is None:
-            raise NotFound(f"{source.name} has no contents yet.", hint=f"Run REFRESH DYNAMIC TABLE {source.name} first.")
+            raise NotFound(
+                f"{source.name} has no contents yet.", hint=f"Run REFRESH DYNAMIC TABLE {source.name} first."
+            )
         return Offer(source.path, source.name, newest.version, candidates)
 
     def _facts(self, query: Query, index: int, old: Frontier | None, choice: Choice) -> SourceFacts:
@@ -281,16 +283,26 @@ class Runner:
 
     def _commit_changes(self, table: DynamicTable, look: Outlook, job_id: str, sequence: int) -> CommitNote:
         note = look.stored.note
-        assert note is not None and look.frontier is not None
+        assert note is not None
+        assert look.frontier is not None
         ranges = tuple(self._readable(source) for source in look.decision.ranges)
-        stages = compute.stages_of(self._spark, ranges)
+        stages = compute.stages_of(self._spark, self._logs, ranges)
         empty = replace(
-            note, sequence=sequence, frontier=look.frontier, rows_inserted=0, rows_deleted=0, job_id=job_id,
-            mode="INCREMENTAL", technique="ADVANCE", reason=look.decision.reason, generation=table.generation, fold=False,
-        )  # fmt: skip
+            note,
+            sequence=sequence,
+            frontier=look.frontier,
+            rows_inserted=0,
+            rows_deleted=0,
+            job_id=job_id,
+            mode="INCREMENTAL",
+            technique="ADVANCE",
+            reason=look.decision.reason,
+            generation=table.generation,
+            fold=False,
+        )
         try:
             self._progress.tell(f"{table.table_name}: reading changes")
-            found = compute.changes_of(self._spark, table, look.stored, stages, sequence)
+            found = compute.changes_of(self._spark, self._logs, table, look.stored, stages, sequence)
             if found is None:
                 self._append_local(table, None, empty)
                 return empty
@@ -315,14 +327,15 @@ class Runner:
         assert look.frontier is not None
         layout = layout_of(table.query)
         versions = {s.path: self._logs.readable(s.path, s.version) for s in look.frontier.sources}
-        rows = compute.whole(self._spark, table.query, versions, layout, sequence)
-        before = look.stored.note.live_rows if look.stored.note is not None else None
+        rows = clustered(compute.whole(self._spark, self._logs, table.query, versions, layout, sequence), table)
+        before = look.stored.note.visible_rows if look.stored.note is not None else None
         note = CommitNote(
             sequence=sequence,
             frontier=look.frontier,
             rows_inserted=None,
             rows_deleted=0 if look.stored.sequence == 0 else before,
             live_rows=None,
+            visible_rows=None,
             tombstones=0,
             appends_since_fold=0,
             job_id=job_id,
@@ -336,34 +349,45 @@ class Runner:
         self._write(rows, table, note, "overwrite")
         self._logs.forget(table.storage_path)
         written = self._logs.history(table.storage_path, 1)[0].rows
-        return replace(note, rows_inserted=written, live_rows=written)
+        visible = written
+        if layout.hides_groups:
+            stored = self._spark.read.format("delta").load(table.storage_path)
+            visible = stored.where(VISIBLE).count()
+        return replace(note, rows_inserted=visible, live_rows=written, visible_rows=visible)
 
     def _append_local(self, table: DynamicTable, rows: pa.Table | None, note: CommitNote) -> None:
         columns = layout_of(table.query).columns
         if not committable(columns):
             self._write(self._spark.createDataFrame([], schema_text(columns)), table, note, "append")
             return
-        self._logs.append(
-            table.storage_path, for_delta(rows, columns), app_id(table), note.sequence, note.text()
-        )
+        self._logs.append(table.storage_path, for_delta(rows, columns), app_id(table), note.sequence, note.text())
 
     def _write(self, rows: DataFrame, table: DynamicTable, note: CommitNote, mode: str) -> None:
         writer = rows.write.format("delta").mode(mode).option("userMetadata", note.text())
         writer = writer.option("txnAppId", app_id(table)).option("txnVersion", str(note.sequence))
         if mode == "overwrite":
-            writer = writer.option("overwriteSchema", "true")
+            writer = writer.option("overwriteSchema", "true").partitionBy(*partition_columns(table))
         writer.save(table.storage_path)
 
     def _readable(self, source: SourceRange) -> SourceRange:
         """The same range, its rows read where VACUUM has left them."""
         if source.old is None or source.is_dynamic:
             return source
-        return replace(source, old_rows=self._logs.readable(source.path, source.old),
-                       new_rows=self._logs.readable(source.path, source.new))
+        return replace(
+            source,
+            old_rows=self._logs.readable(source.path, source.old),
+            new_rows=self._logs.readable(source.path, source.new),
+        )
 
     def tidy(self, table: DynamicTable) -> str | None:
         """Fold the storage when the policy says so; gives the reason, or None when there was nothing to do."""
-        return fold(self._spark, self._logs, table)
+        if not fold_is_due(self._logs, table):
+            return None
+        with held_lease(self._store, table.id, f"{self._owner}/fold", self._lease_seconds, self._clock) as fencing:
+            self._progress.tell(f"{table.table_name}: folding its storage")
+            reason = fold(self._spark, self._logs, table)
+            self._store.release_lease(table.id, fencing)
+        return reason
 
 
 @dataclass(frozen=True)
@@ -411,6 +435,7 @@ def _counted(note: CommitNote, counts: Counts, found: compute.Computed) -> Commi
         rows_inserted=counts.visible_added,
         rows_deleted=counts.visible_removed,
         live_rows=(note.live_rows or 0) + counts.added - counts.removed,
+        visible_rows=(note.visible_rows or 0) + counts.visible_added - counts.visible_removed,
         tombstones=note.tombstones + counts.removed,
         appends_since_fold=note.appends_since_fold + 1,
         technique=found.technique,

@@ -24,6 +24,8 @@ class CommitNote:
     rows_deleted: int | None
     live_rows: int | None
     """None for a full load: the commit's own metrics tell then."""
+    visible_rows: int | None
+    """Live rows without the groups that HAVING hides."""
     tombstones: int
     appends_since_fold: int
     job_id: str
@@ -79,13 +81,20 @@ def read_stored(logs: DeltaLogs, table: DynamicTable) -> Stored:
             if note.sequence != sequence:
                 return Stored(version, sequence, None, f"its sequence {sequence} and its last commit do not agree")
             if note.live_rows is None:
-                note = replace(note, live_rows=commit.rows, rows_inserted=commit.rows)
+                note = replace(
+                    note,
+                    live_rows=commit.rows,
+                    visible_rows=commit.rows if note.visible_rows is None else note.visible_rows,
+                    rows_inserted=commit.rows,
+                )
             return Stored(version, sequence, note, None)
         if note is not None:
             return Stored(version, sequence, None, foreign)
         if commit.operation not in _HARMLESS and foreign is None:
-            what = "it was restored to an earlier version" if commit.operation == "RESTORE" else (
-                f"somebody else changed its storage ({commit.operation}, version {commit.version})"
+            what = (
+                "it was restored to an earlier version"
+                if commit.operation == "RESTORE"
+                else (f"somebody else changed its storage ({commit.operation}, version {commit.version})")
             )
             foreign = what
     if sequence == 0 and foreign is None:

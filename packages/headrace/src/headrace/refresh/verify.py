@@ -1,8 +1,8 @@
 """VERIFY: does a dynamic table equal its query, evaluated by Spark itself at the table's frontier?
 
-Two-way EXCEPT ALL between the public contents and the query's own text with every source at its recorded version. Rows
-that do not match exactly get a second look when there are floating-point columns: those may differ by 1e-9 of their
-size, because a sum depends on the order of its terms.
+Two-way EXCEPT ALL, in one pass, between the public contents and the query's own text with every source at its recorded
+version. Rows that do not match exactly get a second look when there are floating-point columns: those may differ by
+1e-9 of their size, because a sum depends on the order of its terms.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from headrace.catalog.records import DynamicTable
 from headrace.errors import NotAllowed
-from headrace.ivm.layout import layout_of, select_live
+from headrace.ivm.sources import SourceRange, read_version
 from headrace.names import quote
-from headrace.refresh.compute import pinned_text
+from headrace.refresh.compute import evaluated
 from headrace.refresh.stored import read_stored
 from headrace.storage.delta import DeltaLogs
 
@@ -45,39 +46,55 @@ def verify(spark: SparkSession, logs: DeltaLogs, table: DynamicTable, today: str
     if stored.note is None:
         why = stored.distrust or "it was never loaded"
         raise NotAllowed(
-            f"{table.table_name} cannot be verified: {why}.", hint=f"Run REFRESH DYNAMIC TABLE {table.table_name} first."
+            f"{table.table_name} cannot be verified: {why}.",
+            hint=f"Run REFRESH DYNAMIC TABLE {table.table_name} first.",
         )
     frontier = stored.note.frontier
     if frontier.date is not None and frontier.date != today:
         raise NotAllowed(
-            f"{table.table_name} was computed for {frontier.date}, and its query uses current_date, which is {today} now.",
+            f"{table.table_name} was computed for {frontier.date}; its query uses current_date, which is {today} now.",
             hint=f"Run REFRESH DYNAMIC TABLE {table.table_name} first.",
         )
     versions = {source.path: logs.readable(source.path, source.version) for source in frontier.sources}
-    names = [column.name for column in table.query.columns]
-    expected = spark.sql(pinned_text(table.query, versions)).toDF(*names)
-    place = f"delta.{quote(table.storage_path)} VERSION AS OF {stored.version}"
-    actual = spark.sql(select_live(table.query.columns, layout_of(table.query).hides_groups, place))
-    expected = expected.selectExpr(*(f"CAST({quote(c.name)} AS {c.type}) AS {quote(c.name)}" for c in table.query.columns))
-    missing, unexpected = _differences(expected, actual, table)
-    rows = actual.count()
+    expected = evaluated(spark, logs, table.query, versions)
+    itself = SourceRange(table.storage_path, True, None, stored.version, True, False, None)
+    actual = read_version(spark, logs, itself, stored.version)
+    expected = expected.selectExpr(
+        *(f"CAST({quote(c.name)} AS {c.type}) AS {quote(c.name)}" for c in table.query.columns)
+    )
+    compared = _compare(expected, actual, table)
     shown = {source.name: frontier.version_of(source.path) or 0 for source in table.query.sources}
-    return Verdict(missing == 0 and unexpected == 0, rows, missing, unexpected, stored.version, shown)
+    return Verdict(not compared.missing and not compared.unexpected, *compared, stored.version, shown)
 
 
-def _differences(expected: DataFrame, actual: DataFrame, table: DynamicTable) -> tuple[int, int]:
+class _Compared(NamedTuple):
+    rows: int
+    missing: int
+    unexpected: int
+
+
+def _compare(expected: DataFrame, actual: DataFrame, table: DynamicTable) -> _Compared:
+    """EXCEPT ALL both ways in one pass: rows of the query count +1, rows of the table −1, equal rows must cancel."""
     comparable = [_comparable(column.name, column.type) for column in table.query.columns]
-    expected, actual = expected.selectExpr(*comparable), actual.selectExpr(*comparable)
-    missing, unexpected = expected.exceptAll(actual), actual.exceptAll(expected)
-    floating = [
-        position
-        for position, column in enumerate(table.query.columns)
-        if column.type.lower() in ("float", "double")
-    ]
-    if not floating:
-        return missing.count(), unexpected.count()
-    left, right = missing.limit(_MOST_COMPARED).collect(), unexpected.limit(_MOST_COMPARED).collect()
-    return _unmatched(left, right, floating)
+    names = [quote(column.name) for column in table.query.columns]
+    both = expected.selectExpr(*comparable, "1 AS __hr_side").union(actual.selectExpr(*comparable, "-1 AS __hr_side"))
+    balance = both.groupBy(*names).agg(
+        F.expr("sum(__hr_side) AS __hr_net"), F.expr("count_if(__hr_side < 0) AS __hr_rows")
+    )
+    found = balance.selectExpr(
+        "coalesce(sum(__hr_rows), 0)",
+        "coalesce(sum(CASE WHEN __hr_net > 0 THEN __hr_net END), 0)",
+        "coalesce(sum(CASE WHEN __hr_net < 0 THEN -__hr_net END), 0)",
+    ).first()
+    assert found is not None
+    compared = _Compared(*(int(number) for number in found))
+    floating = [i for i, column in enumerate(table.query.columns) if column.type.lower() in ("float", "double")]
+    if not floating or not (compared.missing and compared.unexpected):
+        return compared
+    uneven = balance.where("__hr_net <> 0").limit(_MOST_COMPARED).drop("__hr_rows").collect()
+    left = [row[:-1] for row in uneven for _ in range(max(row[-1], 0))]
+    right = [row[:-1] for row in uneven for _ in range(max(-row[-1], 0))]
+    return _Compared(compared.rows, *_unmatched(left, right, floating))
 
 
 def _comparable(name: str, type_text: str) -> str:

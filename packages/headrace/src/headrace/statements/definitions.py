@@ -20,11 +20,21 @@ from pyspark.sql.types import StructType
 
 from headrace import failpoints
 from headrace.catalog.records import DynamicTable, RefreshRecord
-from headrace.errors import AlreadyExists, BadSetting, HeadraceError, NotAllowed, NotFound, Position, Unsupported, UserError
-from headrace.ivm.layout import layout_of, schema_text, select_live
+from headrace.errors import (
+    AlreadyExists,
+    BadSetting,
+    HeadraceError,
+    NotAllowed,
+    NotFound,
+    Position,
+    Unsupported,
+    UserError,
+)
+from headrace.ivm.layout import layout_of, schema_text, select_live, without_plan_if_unstorable
 from headrace.names import TableName, quote, quote_text
 from headrace.plan.catalyst import read_query
 from headrace.plan.query import Query
+from headrace.refresh.fold import partition_columns
 from headrace.sql import statements as sql
 from headrace.sql.tokens import position_at, scan
 from headrace.statements.context import Context
@@ -32,7 +42,8 @@ from headrace.storage.errors import short_message
 
 DEFINITION = "headrace.definition"
 DROPPED = ".dropped"
-FOLDER = "dynamic_tables"
+FOLDER = "dynamic-tables"
+"""Under the warehouse. Spark allows no table name with a dash, so no table can ever lie there."""
 
 
 def create(context: Context, statement: sql.CreateDynamicTable) -> tuple[DynamicTable, RefreshRecord | None]:
@@ -47,7 +58,9 @@ def create(context: Context, statement: sql.CreateDynamicTable) -> tuple[Dynamic
             f"The dynamic table {name} exists already.", hint="Write CREATE OR REPLACE, or IF NOT EXISTS."
         )
     if existing is None and context.exists(name):
-        raise AlreadyExists(f"{name} exists already and is not a dynamic table.", hint="Choose another name, or drop it.")
+        raise AlreadyExists(
+            f"{name} exists already and is not a dynamic table.", hint="Choose another name, or drop it."
+        )
     wanted = _definition(context, statement, name, existing)
     _refuse_cycle(context, wanted)
     _require_rule(wanted)
@@ -59,7 +72,8 @@ def create(context: Context, statement: sql.CreateDynamicTable) -> tuple[Dynamic
 def read(context: Context, text: str, statement: str, offset: int) -> Query:
     """The query, read by Spark; positions of errors are those in the whole statement."""
     try:
-        return read_query(context.spark, text, locate=context.locate, database_of=context.database_of)
+        query = read_query(context.spark, text, locate=context.locate, database_of=context.database_of)
+        return without_plan_if_unstorable(query)
     except HeadraceError as error:
         if error.position is not None:
             start = position_at(statement, offset)
@@ -89,8 +103,8 @@ def _definition(
         query=query,
         database=context.spark.catalog.currentDatabase(),
         storage_path=existing.storage_path if existing is not None else _storage_path(context, name, table_id),
-        comment=statement.comment,
-        column_comments={c.name: c.comment for c in statement.columns if c.comment is not None},
+        comment=_kept(statement.comment, existing.comment if existing is not None else None),
+        column_comments=_column_comments(statement, query, existing),
         properties=statement.properties,
         partitioned_by=statement.partitioned_by,
         clustered_by=statement.clustered_by,
@@ -102,7 +116,21 @@ def _definition(
         created_at=existing.created_at if existing is not None else now,
         modified_at=now,
         generation=existing.generation if existing is not None else 1,
+        suspended=existing.suspended if existing is not None else False,
+        suspended_reason=existing.suspended_reason if existing is not None else None,
     )
+
+
+def _kept(wanted: str | None, before: str | None) -> str | None:
+    return before if wanted is None else wanted
+
+
+def _column_comments(statement: sql.CreateDynamicTable, query: Query, existing: DynamicTable | None) -> dict[str, str]:
+    """Comments of columns that stay survive OR REPLACE; the statement's own win."""
+    names = {column.name for column in query.columns}
+    before = existing.column_comments if existing is not None else {}
+    kept = {name: comment for name, comment in before.items() if name in names}
+    return kept | {c.name: c.comment for c in statement.columns if c.comment is not None}
 
 
 def _with_columns(query: Query, columns: tuple[sql.DeclaredColumn, ...]) -> Query:
@@ -212,18 +240,27 @@ def create_storage(context: Context, table: DynamicTable) -> None:
     """The empty storage table; its first version already carries the definition."""
     layout = layout_of(table.query)
     structure = StructType.fromDDL(schema_text(layout.columns))
-    configuration = {"delta.enableChangeDataFeed": "true", **_retention(context, table), DEFINITION: definition_text(table)}
+    configuration = {
+        "delta.enableChangeDataFeed": "true",
+        **_retention(context, table),
+        DEFINITION: definition_text(table),
+    }
     Path(table.storage_path).parent.mkdir(parents=True, exist_ok=True)
     try:
         DeltaTable.create(
             table.storage_path,
             schema=DeltaSchema.from_json(structure.json()),
+            partition_by=list(partition_columns(table)),
             configuration=configuration,
             raise_if_key_not_exists=False,
         )
     except (DeltaError, ValueError, TypeError):
         # Types that delta-rs does not know (variant, for example).
-        writer = context.spark.createDataFrame([], structure).write.format("delta")
+        writer = (
+            context.spark.createDataFrame([], schema_text(layout.columns))
+            .write.format("delta")
+            .partitionBy(*partition_columns(table))
+        )
         for key, value in configuration.items():
             if key.startswith("delta."):
                 writer = writer.option(key, value)
@@ -429,21 +466,22 @@ def _add_column(context: Context, table: DynamicTable, action: sql.AddColumn) ->
 
 def with_column(text: str, item: str) -> str:
     """The query with one more item at the end of its outermost SELECT list."""
-    tokens = scan(text)
     depth = 0
     inside = False
-    for token in tokens:
+    before = ""
+    starts: list[int] = []
+    combined = False
+    for token in scan(text):
         word = token.text.upper()
-        if word == "(":
-            depth += 1
-        elif word == ")":
-            depth -= 1
-        elif depth == 0 and word == "SELECT":
+        depth += {"(": 1, ")": -1}.get(word, 0)
+        if depth == 0 and word == "SELECT":
             inside = True
-        elif depth == 0 and inside and word in ("UNION", "INTERSECT", "EXCEPT"):
-            break
-        elif depth == 0 and inside and word == "FROM":
-            return f"{text[: token.start].rstrip()}, {item} {text[token.start :]}"
+        elif depth == 0 and inside and word == "FROM" and before != "DISTINCT":
+            starts.append(token.start)
+        combined = combined or (depth == 0 and word in ("UNION", "INTERSECT", "EXCEPT", "MINUS"))
+        before = word
+    if starts and not combined:
+        return f"{text[: starts[0]].rstrip()}, {item} {text[starts[0] :]}"
     raise Unsupported(
         "A column can be added to a query with one outermost SELECT … FROM.",
         hint="Write the whole query anew with CREATE OR REPLACE DYNAMIC TABLE.",
@@ -490,5 +528,3 @@ def drop_table(context: Context, table: DynamicTable) -> None:
     remove_storage(context, table)
     context.spark.sql(f"DROP VIEW IF EXISTS {table.table_name.spark(context.home)}")
     context.store.drop_table(table.id)
-
-

@@ -23,7 +23,7 @@ def describe(context: Context, statement: sql.DescribeTable) -> Result:
     name = context.resolve(statement.name)
     table = context.store.table(name)
     if table is not None:
-        rows = [(c.name, c.type.lower(), table.column_comments.get(c.name, "")) for c in table.query.columns]
+        rows = [(c.name, shown_type(c.type), table.column_comments.get(c.name, "")) for c in table.query.columns]
         block = _dynamic_block(context, table) if statement.extended else []
     elif context.exists(name):
         fields = context.spark.table(name.spark(context.home)).schema.fields
@@ -49,7 +49,9 @@ def _time(context: Context, moment: datetime | None) -> str:
 
 
 def _pairs(properties: dict[str, Any]) -> str:
-    return "(" + ",".join(f'("{key}","{value}")' for key, value in sorted(properties.items())) + ")" if properties else ""
+    return (
+        "(" + ",".join(f'("{key}","{value}")' for key, value in sorted(properties.items())) + ")" if properties else ""
+    )
 
 
 def _dynamic_block(context: Context, table: DynamicTable) -> list[tuple[str, str]]:
@@ -58,7 +60,7 @@ def _dynamic_block(context: Context, table: DynamicTable) -> list[tuple[str, str
     history = context.logs.history(table.storage_path, 1)
     changed = datetime.fromtimestamp(history[0].timestamp / 1000, tz=timezone.utc) if history else table.modified_at
     _, size = context.logs.statistics(table.storage_path)
-    rows = stored.note.live_rows if stored.note is not None else 0
+    rows = stored.note.visible_rows if stored.note is not None else 0
     sources = [
         f"{source.name}={frontier.version_of(source.path) if frontier is not None else 'not read yet'}"
         for source in table.query.sources
@@ -112,7 +114,11 @@ def _table_block(context: Context, name: TableName) -> list[tuple[str, str]]:
         ("type", "VIEW" if is_view else "TABLE"),
     ]
     if is_view:
-        return [*block, ("view_text", info.get("View Text", "")), ("view_original_text", info.get("View Original Text", ""))]
+        return [
+            *block,
+            ("view_text", info.get("View Text", "")),
+            ("view_original_text", info.get("View Original Text", "")),
+        ]
     located = context.locate(name.database(context.home), name.table)
     if located is None:
         return [*block, ("format", info.get("Provider", "").upper()), ("location", info.get("Location", ""))]
@@ -129,6 +135,11 @@ def _table_block(context: Context, name: TableName) -> list[tuple[str, str]]:
         ("location", path),
         ("statistics", f"{rows} rows {size} bytes"),
     ]
+
+
+def shown_type(type_text: str) -> str:
+    """Types in lower case, but not the field names inside a struct."""
+    return type_text if "<" in type_text else type_text.lower()
 
 
 def shown_properties(properties: dict[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from headrace.errors import NotAllowed, NotFound, Position, QueryFailed, SyntaxFault
 from headrace.ivm.layout import layout_of, select_live
-from headrace.names import TableName, quote
+from headrace.names import TableName, quote, quote_text
 from headrace.result import Result, done, from_frame
 from headrace.sql import rewrite
 from headrace.sql import statements as sql
@@ -118,9 +118,10 @@ def _create_schema(context: Context, statement: sql.CreateSchema) -> Result:
     if workspace.lower() not in {name.lower() for name in context.workspaces()}:
         context.store.add_workspace(workspace.lower())
     guard = "IF NOT EXISTS " if statement.if_not_exists else ""
-    comment = f" COMMENT '{statement.comment}'" if statement.comment else ""
+    comment = f" COMMENT {quote_text(statement.comment)}" if statement.comment else ""
+    existed = context.spark.catalog.databaseExists(database)
     context.spark.sql(f"CREATE SCHEMA {guard}{quote(database)}{comment}")
-    return done(f"Schema {workspace}.{schema} created.")
+    return done(f"Schema {workspace}.{schema} {'exists already; nothing was done' if existed else 'created'}.")
 
 
 def _drop_schema(context: Context, statement: sql.DropSchema) -> Result:
@@ -144,8 +145,10 @@ def _drop_table(context: Context, statement: sql.DropTable) -> Result:
         raise NotAllowed(f"{name} is a dynamic table.", hint=f"Write DROP DYNAMIC TABLE {name}.")
     kind = "VIEW" if statement.is_view else "TABLE"
     guard = "IF EXISTS " if statement.if_exists else ""
-    context.spark.sql(f"DROP {kind} {guard}{_spark_name(context, statement.name, name)}")
-    return done(f"{kind.capitalize()} {name} dropped.")
+    spark_name = _spark_name(context, statement.name, name)
+    existed = context.spark.catalog.tableExists(spark_name)
+    context.spark.sql(f"DROP {kind} {guard}{spark_name}")
+    return done(f"{kind.capitalize()} {name} {'dropped' if existed else 'does not exist; nothing was done'}.")
 
 
 def _spark_name(context: Context, parts: tuple[str, ...], name: TableName) -> str:
@@ -159,7 +162,11 @@ def _restore(context: Context, statement: sql.RestoreTable) -> Result:
     if table is None and not context.exists(name):
         raise NotFound(f"There is no table {name}.", hint="SHOW TABLES lists them.")
     place = f"delta.{quote(table.storage_path)}" if table is not None else name.spark(context.home)
-    when = f"VERSION AS OF {statement.version}" if statement.version is not None else f"TIMESTAMP AS OF {statement.timestamp}"
+    when = (
+        f"VERSION AS OF {statement.version}"
+        if statement.version is not None
+        else f"TIMESTAMP AS OF {statement.timestamp}"
+    )
     result = from_frame(context.spark.sql(f"RESTORE TABLE {place} TO {when}"), context.settings.timezone)
     if table is not None:
         context.logs.forget(table.storage_path)

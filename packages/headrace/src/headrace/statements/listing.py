@@ -42,11 +42,7 @@ _HISTORY = [
 
 def show_tables(context: Context, statement: sql.ShowTables) -> Result:
     _, schema, database = context.require_database(statement.schema)
-    dynamic = {
-        table.name
-        for table in context.store.tables()
-        if table.table_name.database(context.home) == database
-    }
+    dynamic = {table.name for table in context.store.tables() if table.table_name.database(context.home) == database}
     rows = []
     for found in context.spark.catalog.listTables(database):
         if found.isTemporary:
@@ -160,7 +156,9 @@ def show_create(context: Context, statement: sql.ShowCreateTable) -> Result:
         + (f" COMMENT {quote_text(table.column_comments[c.name])}" if c.name in table.column_comments else "")
         for c in table.query.columns
     )
-    lines = [f"CREATE DYNAMIC TABLE {'.'.join(map(quote, (table.workspace, table.schema_name, table.name)))} ({columns})"]
+    lines = [
+        f"CREATE DYNAMIC TABLE {'.'.join(map(quote, (table.workspace, table.schema_name, table.name)))} ({columns})"
+    ]
     for keyword, names in (("PARTITIONED BY", table.partitioned_by), ("CLUSTERED BY", table.clustered_by)):
         if names:
             lines.append(f"{keyword} ({', '.join(map(quote, names))})")

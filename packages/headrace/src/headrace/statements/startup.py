@@ -54,12 +54,13 @@ def _find_lost_definitions(context: Context) -> None:
         if storage.name.endswith(DROPPED) or str(storage) in known:
             continue
         table = _definition_of(context, storage)
-        if table is None or context.store.table(table.table_name) is not None:
-            shutil.rmtree(storage, ignore_errors=True)
+        if table is None or table.storage_path != str(storage) or context.store.table(table.table_name) is not None:
+            # Not certain to be ours, of another place, or an older namesake: nothing is ever deleted on a guess.
+            context.progress.tell(f"{storage} is no dynamic table of this lake; it is left alone.")
             continue
-        for source in table.query.sources:
-            if source.workspace.lower() not in {name.lower() for name in context.workspaces()}:
-                context.store.add_workspace(source.workspace)
+        for workspace in {table.workspace, *(source.workspace for source in table.query.sources)}:
+            if workspace.lower() not in {name.lower() for name in context.workspaces()}:
+                context.store.add_workspace(workspace)
         context.store.put_table(table)
         context.progress.tell(f"Found {table.table_name} again from its own storage.")
 
@@ -78,8 +79,7 @@ def _finish_creations(context: Context) -> None:
         try:
             stored = read_stored(context.logs, table)
         except NotFound:
-            drop_table(context, table)
-            continue
+            continue  # Its storage is gone or elsewhere; the next refresh says so.
         waits = table.properties.get("initialize", "").lower() == "on_schedule"
         if stored.sequence == 0 and not waits:
             drop_table(context, table)

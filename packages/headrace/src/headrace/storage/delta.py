@@ -13,6 +13,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -28,6 +29,8 @@ _QUIET_OPERATIONS = {
     "ADD CONSTRAINT", "DROP CONSTRAINT", "VACUUM START", "VACUUM END", "REORG", "UPGRADE PROTOCOL", "CLUSTER BY",
     "ANALYZE", "CREATE OR REPLACE TABLE", "REPLACE TABLE", "DROP FEATURE",
 }  # fmt: skip
+_MOST_PLAIN_FILES = 30
+"""Spark lists up to 32 paths without a job of its own."""
 _REPLACING = {"CREATE OR REPLACE TABLE", "REPLACE TABLE"}
 
 
@@ -51,6 +54,13 @@ class Snapshot:
     @property
     def tracks_changes(self) -> bool:
         return self.properties.get("delta.enableChangeDataFeed", "false").lower() == "true"
+
+
+@dataclass(frozen=True)
+class PlainFiles:
+    files: tuple[str, ...]
+    schema: str
+    """As JSON, which Spark and Delta share."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +149,30 @@ class DeltaLogs:
             return 0, 0
         records = sum(value or 0 for value in actions.column("num_records").to_pylist())
         return int(records), int(sum(actions.column("size_bytes").to_pylist()))
+
+    def plain_files(self, path: str, version: int) -> PlainFiles | None:
+        """The data files of a version, when reading them needs nothing but a Parquet reader: few of them, on this
+        machine, and no partitions, deletion vectors, column mapping or other reader features. Else None."""
+        if "://" in path:
+            return None
+        with self._lock:
+            newest = self._newest(path)
+            table = newest if newest.version() == version else DeltaTable(path, version=version)
+        protocol = table.protocol()
+        if protocol.min_reader_version > 1 or protocol.reader_features or table.metadata().partition_columns:
+            return None
+        files = [unquote(local_path(uri)) for uri in table.file_uris()]
+        if len(files) > _MOST_PLAIN_FILES:
+            return None
+        return PlainFiles(tuple(files), table.schema().to_json())
+
+    def rows(self, path: str, version: int) -> pa.Table:
+        """All stored records of a small dynamic table, without Spark."""
+        with self._lock:
+            table = self._newest(path)
+            if table.version() != version:
+                raise Bug(f"{path} is at version {table.version()}, not {version}.")
+            return pa.table(table.to_pyarrow_table())
 
     def append(self, path: str, rows: pa.Table, app_id: str, sequence: int, metadata: str) -> int:
         """Commit rows to a dynamic table's storage in one version with its `txn` pair; gives the new version."""

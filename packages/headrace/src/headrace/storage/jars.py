@@ -61,7 +61,7 @@ class DeltaRelease:
 def installed_release() -> DeltaRelease:
     """Which jars the installed Python packages need."""
     spark = metadata.version("pyspark").split(".")
-    core = next(iter(_spark_jars().glob("spark-core_*.jar")), None)
+    core = next(iter(spark_jars().glob("spark-core_*.jar")), None)
     scala = core.name.split("_")[1].split("-")[0] if core else "2.13"
     return DeltaRelease(f"delta-spark_{spark[0]}.{spark[1]}_{scala}", metadata.version("delta-spark"))
 
@@ -165,10 +165,10 @@ def _run_ivy(
     java: JavaFound,
     tell: Progress,
 ) -> None:
-    ivy = next(iter(_spark_jars().glob("ivy-*.jar")), None)
+    ivy = next(iter(spark_jars().glob("ivy-*.jar")), None)
     if ivy is None:
         raise EnvironmentFault(
-            f"The installed PySpark has no Ivy among its jars ({_spark_jars()}).",
+            f"The installed PySpark has no Ivy among its jars ({spark_jars()}).",
             hint="Install PySpark again: `pip install --force-reinstall pyspark`.",
         )
     (work / "ivysettings.xml").write_text(_ivy_settings(work / "cache", release, maven), "utf-8")
@@ -296,7 +296,7 @@ def _log_file(folder: Path) -> Path:
     return folder / "fetch.log"
 
 
-def _spark_jars() -> Path:
+def spark_jars() -> Path:
     """Spark's own jars, found without importing PySpark (which takes a good part of a second)."""
     found = importlib.util.find_spec("pyspark")
     if found is None or not found.submodule_search_locations:

@@ -77,7 +77,7 @@ def _candidates(environment: Mapping[str, str], system_places: Sequence[str]) ->
     if on_path:
         yield Path(on_path)
     for pattern in system_places:
-        yield from (Path(found) for found in sorted(glob.glob(pattern), reverse=True))
+        yield from (Path(found) for found in sorted(glob.glob(pattern)))
 
 
 def _version_of(executable: Path) -> str | None:

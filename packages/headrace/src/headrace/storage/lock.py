@@ -131,7 +131,7 @@ class LakeLock:
             )
         return LakeLocked(
             f"The lake {self._folder} is in use by {first}",
-            hint=f"Wait for it, end it with `kill {first.pid}` on {first.host}, or use another lake (--path).",
+            hint=f"Wait for it, end it with `kill {first.pid}` on {first.host}, or use another lake (--lake).",
         )
 
 

@@ -25,7 +25,9 @@ class Meter:
             self._context.setJobGroup(self._name, f"headrace {self._name}", interruptOnCancel=True)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._context is not None:
             for key in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
                 self._context.setLocalProperty(key, None)

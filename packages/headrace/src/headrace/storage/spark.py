@@ -6,6 +6,7 @@ process therefore needs a second JVM, and the first one must be gone by then.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import EnvironmentFault, NotAllowed
+from headrace.storage.archive import find_archive
 from headrace.storage.java import JavaFound, check_java
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
     from headrace.settings import Settings
 
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_CLASS_PATH = "spark.driver.extraClassPath"
 _STOP_SECONDS = 30
 _METASTORE_KEYS = (
     "spark.hadoop.javax.jdo.option.",
@@ -66,7 +70,7 @@ def start_spark(settings: Settings, jars: Sequence[Path], *, java: JavaFound | N
                 f"The lake folder {lake} cannot be written: {fault.strerror or fault}.",
                 hint="Choose another folder, or mend its permissions or the disk.",
             ) from fault
-        configuration = spark_configuration(settings, jars)
+        configuration = spark_configuration(settings, jars, find_archive(settings.jars, jars, java))
         _launch(configuration, lake, log_file, java)
         try:
             builder = SparkSession.builder
@@ -78,12 +82,16 @@ def start_spark(settings: Settings, jars: Sequence[Path], *, java: JavaFound | N
             if isinstance(fault, Exception):
                 raise _did_not_start(_first_line(str(fault)), log_file) from fault
             raise
+        _log_to(log_file)
         _open_lake = lake
         return session
 
 
-def stop_spark() -> None:
-    """Stop the session and its JVM, and wait until the JVM is gone: then Derby's and our own locks are free again."""
+def stop_spark(*, patience: float = _STOP_SECONDS) -> None:
+    """Stop the session and its JVM, and wait until the JVM is gone: then Derby's lock is free again.
+
+    A JVM that has not ended after `patience` seconds is killed.
+    """
     global _open_lake
     with _lock:
         if "pyspark" not in sys.modules:
@@ -100,10 +108,11 @@ def stop_spark() -> None:
                 except Exception:  # A JVM that died cannot be stopped; ending its gateway below is what is left to do.
                     SparkSession._instantiatedSession = None
                     SparkContext._active_spark_context = None
-        _end_gateway(SparkContext)
+        _end_gateway(SparkContext, patience)
         if _open_lake is not None:
             _pid_file(_open_lake).unlink(missing_ok=True)
         _open_lake = None
+        _log_to(None)
 
 
 def open_lake() -> Path | None:
@@ -111,7 +120,7 @@ def open_lake() -> Path | None:
     return _open_lake
 
 
-def spark_configuration(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
+def spark_configuration(settings: Settings, jars: Sequence[Path], archive: Path | None = None) -> dict[str, str]:
     """Every Spark setting of a lake, ours and then the user's, which win."""
     lake = settings.path.absolute()
     master = settings.spark_master
@@ -145,18 +154,16 @@ def spark_configuration(settings: Settings, jars: Sequence[Path]) -> dict[str, s
         ours["spark.sql.shuffle.partitions"] = str(2 * _cores(master))
         ours["spark.driver.host"] = "127.0.0.1"
         ours["spark.driver.bindAddress"] = "127.0.0.1"
-        ours["spark.driver.extraClassPath"] = os.pathsep.join(class_path)
+        ours[_CLASS_PATH] = os.pathsep.join(class_path)
     else:
         ours["spark.jars"] = ",".join(class_path)
     if not any(key.startswith(_METASTORE_KEYS) for key in user):
         ours |= _embedded_metastore(lake)
-    options = shlex.join(_java_options(lake))
-    if "spark.driver.extraJavaOptions" in user:
-        user["spark.driver.extraJavaOptions"] = f"{options} {user['spark.driver.extraJavaOptions']}"
-    if local and "spark.driver.extraClassPath" in user:
-        joined = [ours["spark.driver.extraClassPath"], user["spark.driver.extraClassPath"]]
-        user["spark.driver.extraClassPath"] = os.pathsep.join(joined)
-    return {**ours, "spark.driver.extraJavaOptions": options, **user}
+    ours[JAVA_OPTIONS] = shlex.join(_java_options(lake, archive))
+    for key, between in ((JAVA_OPTIONS, " "), (_CLASS_PATH, os.pathsep)):
+        if key in ours and key in user:  # These two are lists: the user's part comes after ours.
+            user[key] = f"{ours[key]}{between}{user[key]}"
+    return ours | user
 
 
 def _embedded_metastore(lake: Path) -> dict[str, str]:
@@ -170,14 +177,15 @@ def _embedded_metastore(lake: Path) -> dict[str, str]:
     }
 
 
-def _java_options(lake: Path) -> list[str]:
-    return [
+def _java_options(lake: Path, archive: Path | None) -> list[str]:
+    options = [
         f"-Dheadrace.lake={lake}",
         f"-Dderby.system.home={lake}",
         f"-Dderby.stream.error.file={lake / 'logs' / 'derby.log'}",
         f"-Dlog4j2.configurationFile={_log_settings_file(lake).as_uri()}",
         "-XX:+UseParallelGC",
     ]
+    return [*options, f"-XX:SharedArchiveFile={archive}"] if archive else options
 
 
 def _cores(master: str) -> int:
@@ -262,7 +270,7 @@ def _environment(java: JavaFound) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _end_gateway(context: Any) -> None:
+def _end_gateway(context: Any, patience: float = _STOP_SECONDS) -> None:
     """Shut the gateway and wait for its JVM: it ends by itself when its standard input closes."""
     gateway = context._gateway
     context._gateway = None
@@ -279,7 +287,7 @@ def _end_gateway(context: Any) -> None:
     if process.stdin is not None:
         process.stdin.close()
     try:
-        process.wait(timeout=_STOP_SECONDS)
+        process.wait(timeout=patience)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -318,6 +326,19 @@ def _command_line(pid: int) -> str:
         ["ps", "-ww", "-p", str(pid), "-o", "command="], capture_output=True, text=True, check=False
     )
     return answer.stdout
+
+
+def _log_to(log_file: Path | None) -> None:
+    """Where PySpark's own loggers write: left alone, they print every failed statement on the screen, in JSON."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logger = PySparkLogger.getLogger(name)
+        logger.propagate = False
+        for handler in list(logger.handlers):
+            logger.removeHandler(handler)
+            handler.close()
+        logger.addHandler(logging.FileHandler(log_file, delay=True) if log_file else logging.NullHandler())
 
 
 def _write_log_settings(lake: Path, log_file: Path) -> None:

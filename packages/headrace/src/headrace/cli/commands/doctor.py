@@ -7,13 +7,14 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.faults import ENVIRONMENT
 from headrace.cli.lakes import LakeOption
 from headrace.cli.output import Format, FormatOption, Table, write_result
+from headrace.cli.watch import watching
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -30,7 +31,13 @@ class Finding:
     details: str
 
 
-def doctor(form: FormatOption = Format.table, lake: LakeOption = None) -> None:
+def doctor(
+    prepare: Annotated[
+        bool, typer.Option("--prepare", help="First fetch Delta's jars and make later starts of Spark quicker.")
+    ] = False,
+    form: FormatOption = Format.table,
+    lake: LakeOption = None,
+) -> None:
     """Check Java, Delta's jars, the disk, the operations database and the lake's lock; show every setting's origin.
 
     Ends with 3 when something must be mended before the lake can be opened.
@@ -38,6 +45,11 @@ def doctor(form: FormatOption = Format.table, lake: LakeOption = None) -> None:
     from headrace import settings
 
     chosen = settings.load(lake)
+    if prepare:
+        from headrace.storage.archive import make_archive
+
+        with watching("Preparing") as watch:
+            make_archive(chosen, watch.say)
     findings = [_guarded(what, check, chosen) for what, check in _CHECKS.items()]
     rows: list[tuple[str, str, str]] = [(finding.what, finding.state, finding.details) for finding in findings]
     if form is Format.table:
@@ -85,6 +97,18 @@ def _jars(settings: Settings) -> Finding:
         details = f"{release.coordinates} is not in {settings.jars} yet; the first start fetches it (13 MB)"
         return Finding("jars", "warn", details)
     return Finding("jars", "ok", f"{release.coordinates}: {len(jars)} jars in {jars[0].parent}")
+
+
+def _quick_start(settings: Settings) -> Finding:
+    from headrace.storage.archive import find_archive
+    from headrace.storage.jars import find_jars
+    from headrace.storage.java import check_java
+
+    jars = find_jars(settings.jars)
+    found = find_archive(settings.jars, jars, check_java()) if jars else None
+    if found is None:
+        return Finding("quick start", "warn", "not prepared; `headrace doctor --prepare` makes starts a third quicker")
+    return Finding("quick start", "ok", str(found))
 
 
 def _disk(settings: Settings) -> Finding:
@@ -143,6 +167,7 @@ _CHECKS: dict[str, Callable[[Settings], Finding]] = {
     "Java": _java,
     "packages": _packages,
     "jars": _jars,
+    "quick start": _quick_start,
     "disk": _disk,
     "memory": _memory,
     "database": _database,

@@ -137,6 +137,21 @@ def is_complete(text: str) -> bool:
     return not tokens or tokens[-1].text == ";"
 
 
+def completions(typed: str, names: Iterable[str]) -> list[str]:
+    """What a word may become: names of the lake first, then keywords, in the case they are being typed in.
+
+    >>> completions("s", ["sales", "public"])
+    ['sales', 'schema', 'select', 'set', 'show', 'suspend']
+    >>> completions("SEL", [])
+    ['SELECT']
+    """
+    if not typed or not (typed[0].isalnum() or typed[0] == "_"):
+        return []
+    keywords = (word.lower() if typed.islower() else word for word in KEYWORDS)
+    begin = typed.lower()
+    return [word for word in (*names, *keywords) if word.lower().startswith(begin) and word.lower() != begin]
+
+
 def piped(lines: Iterable[str]) -> Iterator[str]:
     """Entries out of the lines of a stream; what is left at its end counts as complete."""
     entry = ""
@@ -174,17 +189,10 @@ def make_prompt(lake: Lake, **terminal: Any) -> Callable[[], str]:
     known: list[str] = []
 
     class Words(Completer):
-        """Names of the lake first, then keywords, by what has been typed of the word."""
-
         def get_completions(self, document: Document, complete_event: Any) -> Iterator[Completion]:
             typed = document.get_word_before_cursor(WORD=False)
-            if not typed or not (typed[0].isalnum() or typed[0] == "_"):
-                return
-            for word in (*known, *KEYWORDS):
-                if word.lower().startswith(typed.lower()) and word.lower() != typed.lower():
-                    keyword = word in KEYWORDS
-                    shown = word.lower() if keyword and typed.islower() else word
-                    yield Completion(shown, start_position=-len(typed), display_meta="keyword" if keyword else "name")
+            for word in completions(typed, known):
+                yield Completion(word, start_position=-len(typed))
 
     keys = KeyBindings()
 

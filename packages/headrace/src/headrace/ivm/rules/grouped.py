@@ -20,11 +20,11 @@ from headrace.ivm.changeset import WEIGHT, Changes
 from headrace.ivm.evaluate import with_keys
 from headrace.ivm.layout import BORN, COUNT, KEY, ROW, VISIBLE, Grouped, Layout
 from headrace.ivm.layout import WEIGHT as STORED_WEIGHT
+from headrace.ivm.rules.aggregate import affected
 from headrace.ivm.stages import Stages
 from headrace.ivm.state import select_named
 from headrace.names import quote
 from headrace.plan.nodes import Column, Filter, Plan
-from headrace.ivm.rules.aggregate import affected
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,9 @@ def whole(rows: DataFrame, grouped: Grouped, plan: Plan, layout: Layout, sequenc
     return _finished(_whole_states(rows, grouped), grouped, plan, layout, sequence)
 
 
-def refresh(stages: Stages, grouped: Grouped, plan: Plan, layout: Layout, live: DataFrame, sequence: int) -> GroupedResult | None:
+def refresh(
+    stages: Stages, grouped: Grouped, plan: Plan, layout: Layout, live: DataFrame, sequence: int
+) -> GroupedResult | None:
     """Storage rows to append for the changes since the old frontier; None when nothing below changed."""
     below = stages.changes(grouped.aggregate.child)
     if below is None:
@@ -77,7 +79,9 @@ def _refresh_with_care(
     if local is not None:
         marked = stages.spark.createDataFrame(local, schema=marked.schema).coalesce(1)
         if not any(local.column("__hr_unsafe").to_pylist()):
-            return GroupedResult(_replacements(_folded(joined_of(marked), grouped), grouped, plan, layout, sequence), False)
+            return GroupedResult(
+                _replacements(_folded(joined_of(marked), grouped), grouped, plan, layout, sequence), False
+            )
     else:
         marked = stages.cache(marked)
     safe = _folded(marked.where("NOT __hr_unsafe"), grouped)
@@ -142,7 +146,8 @@ def _joined(deltas: DataFrame, live: DataFrame, grouped: Grouped, layout: Layout
         return deltas.join(rows, F.lit(True), "left")
     same = [f"o_{KEY} = {_key_hash(grouped, '')}"]
     same += [f"o_{name} <=> {name}" for name, _ in grouped.key_columns]
-    return deltas.join(rows, F.expr(" AND ".join(same)), "left")
+    # Where both sides are local, one partition each, this hint makes the join part of the same job.
+    return deltas.join(rows.hint("shuffle_hash"), F.expr(" AND ".join(same)), "left")
 
 
 def _folded(joined: DataFrame, grouped: Grouped) -> DataFrame:

@@ -1,0 +1,52 @@
+"""Leave out what a plan reads but does not use. Pure: works on our nodes alone."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.plan.nodes import Aggregate, Explode, Filter, InnerJoin, Node, Project, Relation, UnionAll, walk
+
+
+def prune(root: Node, wanted: set[str]) -> Node:
+    """Leave out the columns of source tables that nothing above names."""
+    used = set(wanted)
+    for node in walk(root):
+        used.update(re.findall(r"\w+", " ".join(_texts(node))))
+    return _pruned(root, used)
+
+
+def _texts(node: Node) -> list[str]:
+    match node:
+        case Project():
+            return [expression.text for expression in node.expressions]
+        case Filter():
+            return [node.condition]
+        case InnerJoin():
+            pairs = node.equalities + node.null_safe_equalities
+            return [text for pair in pairs for text in pair] + [node.condition or ""]
+        case Aggregate():
+            calls = [text for call in node.calls for text in (call.argument, call.filter) if text is not None]
+            return [key.text for key in node.keys] + calls
+        case UnionAll():
+            return [column.name for child in node.inputs for column in child.output]
+        case Explode():
+            return [node.generator]
+        case _:
+            return []
+
+
+def _pruned(node: Node, used: set[str]) -> Node:
+    match node:
+        case Relation():
+            kept = tuple(pair for pair in node.columns if pair[1].name in used)
+            return Relation(source=node.source, columns=kept or node.columns[:1])
+        case InnerJoin():
+            return node.model_copy(update={"left": _pruned(node.left, used), "right": _pruned(node.right, used)})
+        case UnionAll():
+            return node.model_copy(update={"inputs": tuple(_pruned(child, used) for child in node.inputs)})
+        case Project():
+            child = _pruned(node.child, used)
+            as_is = all(expression.name == expression.text for expression in node.expressions)
+            return child if as_is and node.output == child.output else node.model_copy(update={"child": child})
+        case _:
+            return node.model_copy(update={"child": _pruned(node.child, used)})

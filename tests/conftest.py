@@ -1,0 +1,46 @@
+"""One lake, and so one Spark session, per test process; one schema per test."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import headrace
+from headrace import Lake
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def shared_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    folder = tmp_path_factory.mktemp("lake")
+    # A test process lives for minutes: compiling its code twice over would cost more than it saves.
+    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions": "2"}
+    with headrace.open(folder / "lake", spark_master="local[2]", driver_memory="3g", spark_settings=quick) as lake:
+        yield lake
+
+
+@pytest.fixture
+def schema(shared_lake: Lake, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A fresh, current schema."""
+    words = re.sub(r"[^a-z0-9]+", "_", request.node.name.lower()).strip("_")[:40]
+    name = f"t{next(_numbers)}_{words}"
+    shared_lake.sql(f"CREATE SCHEMA {name}; USE {name}")
+    yield name
+    shared_lake.sql(f"USE public; DROP SCHEMA {name} CASCADE")
+
+
+@pytest.fixture
+def lake(shared_lake: Lake, schema: str) -> Lake:
+    """The lake, with a fresh schema as the current one."""
+    return shared_lake
+
+
+@pytest.fixture
+def lake_folder(tmp_path: Path) -> Path:
+    """Where a test that opens its own lake may put it."""
+    return tmp_path / "lake"

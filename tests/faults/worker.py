@@ -1,0 +1,72 @@
+"""A process of its own for the fault tests: `worker.py LAKE ACTION…`. Prints one JSON line for each action.
+
+Actions: `setup`, `change N` (new rows), `refresh` (dying where the action `fail NAME` before it says), `sql TEXT`,
+`settle` (refresh both tables and verify them), `history`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import headrace
+from headrace import Lake
+
+TABLES = ("clean", "totals")
+
+
+def setup(lake: Lake) -> object:
+    lake.sql(
+        """
+        CREATE TABLE raw (id INT, kind STRING, amount DOUBLE);
+        INSERT INTO raw SELECT id, concat('k', id % 3), id / 4 FROM range(40);
+        CREATE DYNAMIC TABLE clean AS SELECT id, upper(kind) AS kind, amount FROM raw WHERE id % 10 <> 9;
+        CREATE DYNAMIC TABLE totals AS SELECT kind, count(*) AS n, sum(amount) AS total, max(id) AS last
+        FROM clean GROUP BY kind
+        """
+    )
+    return "ready"
+
+
+def change(lake: Lake, number: int) -> object:
+    lake.sql(f"INSERT INTO raw VALUES ({number}, 'k{number % 4}', 1.5); UPDATE raw SET amount = {number} WHERE id = 3")
+    lake.sql(f"DELETE FROM raw WHERE id = {number % 40 + 4}")
+    return number
+
+
+def refresh(lake: Lake) -> object:
+    return [lake.sql(f"REFRESH DYNAMIC TABLE {name}").rows[0][10] for name in TABLES]
+
+
+def settle(lake: Lake) -> object:
+    modes = refresh(lake)
+    verdicts = [lake.sql(f"VERIFY DYNAMIC TABLE {name}").rows[0][1] for name in TABLES]
+    return {"modes": modes, "verdicts": verdicts}
+
+
+def history(lake: Lake) -> object:
+    result = lake.sql(
+        "SELECT name, state, refresh_mode, reason, error_message FROM (SHOW DYNAMIC TABLE REFRESH HISTORY)"
+    )
+    return [list(row) for row in result.rows]
+
+
+def main(folder: str, actions: list[str]) -> None:
+    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+    with headrace.open(folder, spark_master="local[2]", driver_memory="2g", spark_settings=quick) as lake:
+        for action in actions:
+            name, _, argument = action.partition(" ")
+            if name == "fail":
+                os.environ["HEADRACE_FAILPOINT"] = argument
+                continue
+            if name == "sql":
+                found: object = [list(map(str, row)) for row in lake.sql(argument).rows]
+            else:
+                call = {"setup": setup, "refresh": refresh, "settle": settle, "history": history}
+                found = change(lake, int(argument)) if name == "change" else call[name](lake)
+            print(json.dumps({action: found}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

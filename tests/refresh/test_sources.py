@@ -1,0 +1,242 @@
+"""What happens to a source, and what the next refresh says about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace import Lake
+from headrace.errors import HeadraceError
+
+
+def refresh(lake: Lake, name: str = "d") -> dict[str, Any]:
+    """Refresh, VERIFY, and give the history row."""
+    result = lake.sql(f"REFRESH DYNAMIC TABLE {name}")
+    row = dict(zip(result.columns, result.rows[0], strict=True))
+    verdict = lake.sql(f"VERIFY DYNAMIC TABLE {name}").rows[0]
+    assert verdict[1] == "EQUAL", (row, verdict)
+    return row
+
+
+@pytest.fixture
+def d(lake: Lake) -> Lake:
+    lake.sql(
+        """
+        CREATE TABLE t (k INT, v DECIMAL(10,2));
+        INSERT INTO t VALUES (1, 1.00), (1, 2.00), (2, 5.00);
+        CREATE DYNAMIC TABLE d AS SELECT k, sum(v) AS s FROM t GROUP BY k
+        """
+    )
+    return lake
+
+
+def test_right_after_create_there_is_nothing_to_do(d: Lake) -> None:
+    row = refresh(d)
+    assert (row["refresh_mode"], row["stats"]) == ("NO_DATA", '{"rows_deleted":"0","rows_inserted":"0"}')
+
+
+def test_dropped_and_created_again(d: Lake) -> None:
+    d.sql("DROP TABLE t; CREATE TABLE t (k INT, v DECIMAL(10,2)); INSERT INTO t VALUES (7, 7.00)")
+    row = refresh(d)
+    assert row["refresh_mode"] == "FULL"
+    assert "was dropped and created again" in row["reason"]
+    assert [tuple(map(str, r)) for r in d.sql("SELECT * FROM d").rows] == [("7", "7.00")]
+    d.sql("INSERT INTO t VALUES (7, 1.00)")
+    assert refresh(d)["refresh_mode"] == "INCREMENTAL"
+
+
+def test_dropped(d: Lake) -> None:
+    d.sql("DROP TABLE t")
+    with pytest.raises(HeadraceError, match=r"\bt\b") as caught:
+        d.sql("REFRESH DYNAMIC TABLE d")
+    assert caught.value.code == "REFRESH_FAILED"
+    assert len(d.sql("SELECT * FROM d").rows) == 2, "the table keeps its contents"
+    last = d.sql("SHOW DYNAMIC TABLE REFRESH HISTORY LIMIT 1")
+    row = dict(zip(last.columns, last.rows[0], strict=True))
+    assert row["state"] == "FAILED"
+    assert row["error_message"]
+
+
+def test_restored(d: Lake) -> None:
+    d.sql("INSERT INTO t VALUES (3, 3.00)")
+    assert refresh(d)["refresh_mode"] == "INCREMENTAL"
+    d.sql("RESTORE TABLE t TO VERSION AS OF 1")
+    refresh(d)
+    assert len(d.sql("SELECT * FROM d").rows) == 2
+
+
+def test_vacuumed_past_the_frontier(d: Lake) -> None:
+    d.sql("UPDATE t SET v = v + 1; DELETE FROM t WHERE k = 2; INSERT INTO t VALUES (9, 9.00)")
+    d.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    d.sql("VACUUM t RETAIN 0 HOURS")
+    row = refresh(d)
+    assert row["refresh_mode"] == "FULL"
+    assert "could not be computed" in row["reason"]
+
+
+def test_optimized(d: Lake) -> None:
+    d.sql("INSERT INTO t VALUES (3, 3.00)")
+    refresh(d)
+    d.sql("OPTIMIZE t")
+    assert refresh(d)["refresh_mode"] == "NO_DATA"
+    d.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    d.sql("VACUUM t RETAIN 0 HOURS")
+    assert refresh(d)["refresh_mode"] == "NO_DATA"
+    d.sql("INSERT INTO t VALUES (3, 3.00)")
+    assert refresh(d)["refresh_mode"] == "INCREMENTAL"
+
+
+def test_a_column_is_added(d: Lake) -> None:
+    d.sql("ALTER TABLE t ADD COLUMN w STRING; INSERT INTO t VALUES (1, 4.00, 'new')")
+    assert refresh(d)["refresh_mode"] == "INCREMENTAL"
+
+
+def test_a_column_that_is_read_goes(d: Lake) -> None:
+    d.sql("CREATE OR REPLACE TABLE t (k INT, other DECIMAL(10,2))")
+    with pytest.raises(HeadraceError, match="v") as caught:
+        d.sql("REFRESH DYNAMIC TABLE d")
+    assert caught.value.code == "REFRESH_FAILED"
+    assert len(d.sql("SELECT * FROM d").rows) == 2
+
+
+def test_a_column_changes_its_type(d: Lake) -> None:
+    d.sql("CREATE OR REPLACE TABLE t (k BIGINT, v DECIMAL(10,2)); INSERT INTO t VALUES (1, 1.00)")
+    with pytest.raises(HeadraceError, match="would change, because a source changed"):
+        d.sql("REFRESH DYNAMIC TABLE d")
+
+
+def test_change_tracking_off(d: Lake) -> None:
+    d.sql("ALTER TABLE t SET PROPERTIES ('change_tracking'='false'); INSERT INTO t VALUES (4, 4.00)")
+    row = refresh(d)
+    assert row["refresh_mode"] == "FULL"
+    assert "change_tracking is off" in row["reason"]
+
+
+def test_overwritten_truncated_and_merged(d: Lake) -> None:
+    d.sql("INSERT OVERWRITE t VALUES (5, 5.00), (5, 6.00)")
+    assert refresh(d)["refresh_mode"] == "INCREMENTAL"
+    d.sql("MERGE INTO t USING (SELECT 5 AS k, 1.00 AS v) s ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = s.v")
+    assert refresh(d)["refresh_mode"] == "INCREMENTAL"
+    d.sql("TRUNCATE TABLE t")
+    assert refresh(d)["refresh_mode"] == "INCREMENTAL"
+    assert d.sql("SELECT * FROM d").rows == []
+
+
+def test_a_diamond_reads_versions_that_agree(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE base (k INT, v INT); INSERT INTO base VALUES (1, 1), (2, 2);
+        CREATE DYNAMIC TABLE left_side AS SELECT k, sum(v) AS s FROM base GROUP BY k;
+        CREATE DYNAMIC TABLE right_side AS SELECT k, count(*) AS n FROM base GROUP BY k;
+        CREATE DYNAMIC TABLE joined AS
+        SELECT b.k, b.v, l.s, r.n FROM base b JOIN left_side l ON b.k = l.k JOIN right_side r ON r.k = b.k;
+        INSERT INTO base VALUES (1, 10), (3, 3)
+        """
+    )
+    # The base moved, what is between has not: nothing that agrees is newer.
+    assert refresh(lake, "joined")["refresh_mode"] == "NO_DATA"
+    # One branch moved: still nothing, and no mixture.
+    refresh(lake, "left_side")
+    assert refresh(lake, "joined")["refresh_mode"] == "NO_DATA"
+    refresh(lake, "right_side")
+    assert refresh(lake, "joined")["refresh_mode"] == "INCREMENTAL"
+    assert sorted(lake.sql("SELECT * FROM joined").rows) == [(1, 1, 11, 2), (1, 10, 11, 2), (2, 2, 2, 1), (3, 3, 3, 1)]
+    # A further change of the base alone is not seen before the branches have it.
+    lake.sql("DELETE FROM base WHERE k = 2")
+    assert refresh(lake, "joined")["refresh_mode"] == "NO_DATA"
+
+
+def test_a_chain_passes_updates_deletes_folds_and_full_refreshes_on(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE base (k INT, v DOUBLE); INSERT INTO base VALUES (1, 1), (1, 2), (2, 3);
+        CREATE DYNAMIC TABLE one AS SELECT k, v * 2 AS v FROM base;
+        CREATE DYNAMIC TABLE two AS SELECT k, sum(v) AS s, max(v) AS m FROM one GROUP BY k HAVING sum(v) > 3;
+        CREATE DYNAMIC TABLE three AS SELECT count(*) AS groups, sum(s) AS total FROM two
+        """
+    )
+    chain = ("one", "two", "three")
+    for statement in (
+        "INSERT INTO base VALUES (3, 9), (2, -1)",
+        "UPDATE base SET v = 0 WHERE k = 3",
+        "DELETE FROM base WHERE k = 1 AND v = 2",
+    ):
+        lake.sql(statement)
+        assert [refresh(lake, name)["refresh_mode"] for name in chain] == ["INCREMENTAL"] * 3
+    # A fold of the middle table is nothing to those downstream.
+    context = lake._context
+    from headrace.refresh.fold import fold
+
+    for name in ("one", "two"):
+        fold(lake.spark, context.logs, context.require_dynamic((name,)), force=True)
+    assert [refresh(lake, name)["refresh_mode"] for name in chain] == ["NO_DATA"] * 3
+    lake.sql("INSERT INTO base VALUES (1, 50)")
+    assert [refresh(lake, name)["refresh_mode"] for name in chain] == ["INCREMENTAL"] * 3
+    # A full refresh in the middle is a change like any other.
+    lake.sql("ALTER DYNAMIC TABLE one SET REFRESH_MODE = FULL; INSERT INTO base VALUES (4, 4)")
+    modes = [refresh(lake, name)["refresh_mode"] for name in chain]
+    assert modes == ["FULL", "INCREMENTAL", "INCREMENTAL"]
+
+
+def test_a_change_that_never_reaches_the_result_still_moves_the_frontier(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE base (k INT); INSERT INTO base VALUES (1);
+        CREATE DYNAMIC TABLE big AS SELECT k FROM base WHERE k > 100;
+        CREATE DYNAMIC TABLE above AS SELECT k + 1 AS k FROM big;
+        CREATE DYNAMIC TABLE small AS SELECT k FROM base WHERE k < 100;
+        CREATE DYNAMIC TABLE both AS SELECT a.k FROM above a JOIN small s ON a.k = s.k;
+        INSERT INTO base VALUES (2)
+        """
+    )
+    for name in ("big", "small"):
+        assert refresh(lake, name)["refresh_mode"] == "INCREMENTAL"
+    assert refresh(lake, "above")["technique"] == "ADVANCE"
+    refresh(lake, "both")
+    lake.sql("INSERT INTO base VALUES (3)")
+    for name in ("big", "small", "above", "both"):
+        refresh(lake, name)
+
+
+def test_many_refreshes_are_folded(lake: Lake) -> None:
+    from headrace.storage.maintenance import FOLD_AFTER_APPENDS
+
+    lake.sql(
+        """
+        CREATE TABLE t (k INT); INSERT INTO t VALUES (1);
+        CREATE DYNAMIC TABLE d AS SELECT k, count(*) AS n FROM t GROUP BY k;
+        CREATE DYNAMIC TABLE e AS SELECT sum(n) AS n FROM d
+        """
+    )
+    for number in range(FOLD_AFTER_APPENDS + 1):
+        lake.sql(f"INSERT INTO t VALUES ({number % 2}); REFRESH DYNAMIC TABLE d")
+    explained = {row[1]: row[2] for row in lake.sql("EXPLAIN REFRESH DYNAMIC TABLE d").rows}
+    assert int(explained["tombstones"]) < 5
+    assert int(explained["appends since the last fold"]) < 5
+    refresh(lake)
+    assert refresh(lake, "e")["refresh_mode"] == "INCREMENTAL"
+    assert lake.sql("SELECT n FROM e").rows == [(FOLD_AFTER_APPENDS + 2,)]
+
+
+def test_somebody_else_writes_to_the_storage(d: Lake) -> None:
+    table = d._context.require_dynamic(("d",))
+    d.spark.sql(f"DELETE FROM delta.`{table.storage_path}` WHERE k = 1")
+    row = refresh(d)
+    assert row["refresh_mode"] == "FULL"
+    assert "somebody else changed its storage" in row["reason"]
+
+
+def test_restore_and_time_travel_of_a_dynamic_table(d: Lake) -> None:
+    first = sorted(d.sql("SELECT * FROM d").rows)
+    d.sql("INSERT INTO t VALUES (8, 8.00)")
+    refresh(d)
+    version = int(d.sql("DESC HISTORY d LIMIT 1").rows[0][0])
+    assert sorted(d.sql(f"SELECT * FROM d VERSION AS OF {version - 1}").rows) == first
+    assert len(d.sql(f"SELECT x.k FROM d VERSION AS OF {version} x WHERE x.k = 8").rows) == 1
+    d.sql(f"RESTORE TABLE d TO VERSION AS OF {version - 1}")
+    assert sorted(d.sql("SELECT * FROM d").rows) == first
+    row = refresh(d)
+    assert row["refresh_mode"] == "FULL"
+    assert "restored" in row["reason"]
+    assert len(d.sql("SELECT * FROM d").rows) == 3
