@@ -1,38 +1,18 @@
-"""One Spark session and one small lake for all tests of this folder."""
+"""One small lake of awkward tables for all tests of this folder, in the test process' own Spark session."""
 
 from __future__ import annotations
 
-import glob
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
-
 from plan.small_lake import Lake
 
+from headrace import Lake as HeadraceLake
 
-@pytest.fixture(scope="session")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    folder = tmp_path_factory.mktemp("lake")
-    before = Path.cwd()
-    os.chdir(folder)  # the embedded metastore writes where the process stands
-    jars = os.environ.get("HEADRACE_TEST_JARS", "/tmp/lab/jars/*.jar")
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .appName("plan")
-        .config("spark.driver.extraClassPath", ":".join(glob.glob(jars)))
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.databricks.delta.snapshotPartitions", "1")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.ui.enabled", "false")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+
+@pytest.fixture(scope="module")
+def lake(shared_lake: HeadraceLake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     try:
-        yield Lake(spark, folder)
+        yield Lake(shared_lake.spark, tmp_path_factory.mktemp("plan"))
     finally:
-        os.chdir(before)
+        shared_lake.sql("USE public")

@@ -231,3 +231,8 @@ def test_frozen() -> None:
 )
 def test_masked(url: str, shown: str) -> None:
     assert masked(url) == shown
+
+
+def test_a_percent_sign_in_a_path_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match="%"):
+        load(tmp_path / "50%20off")

@@ -125,6 +125,9 @@ class Settings(BaseModel):
     def _absolute(cls, value: Path) -> Path:
         if "\0" in str(value):
             raise ValueError("a path cannot hold a NUL character")
+        if "%" in str(value):
+            # Spark, Delta and delta-rs each read it as an escape in a different place.
+            raise ValueError("a path cannot hold a % character")
         try:
             return Path(os.path.abspath(value.expanduser()))
         except RuntimeError as error:  # ~someone, who is no user here.

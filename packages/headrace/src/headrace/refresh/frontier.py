@@ -26,8 +26,9 @@ class Offer:
     path: str
     name: str
     newest: int
-    candidates: Callable[[], Iterable[Candidate]] | None = None
-    """Only for dynamic tables: their versions, newest first."""
+    is_dynamic: bool = False
+    candidates: Callable[[], Iterable[Candidate]] = tuple
+    """The versions of a dynamic table, newest first; usually the first one fits, so they are read as they are asked for."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,11 @@ class Choice:
 def choose(offers: list[Offer]) -> Choice:
     """The newest versions that agree; `disagreement` is set when there are none."""
     caps: dict[str, int] = {offer.path: offer.newest for offer in offers}
-    dynamic = [offer for offer in offers if offer.candidates is not None]
-    known = {offer.path: list(offer.candidates()) for offer in dynamic if offer.candidates is not None}
+    dynamic = [offer for offer in offers if offer.is_dynamic]
     chosen: dict[str, Candidate] = {}
     while True:
         for offer in dynamic:
-            fitting = next((c for c in known[offer.path] if _fits(offer.path, c, caps)), None)
+            fitting = next((c for c in offer.candidates() if _fits(offer.path, c, caps)), None)
             if fitting is None:
                 return Choice({}, {}, _wait_for(offer, dynamic))
             chosen[offer.path] = fitting

@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -101,17 +102,20 @@ class Runner:
             return Offer(source.path, source.name, self._logs.effective(source.path))
 
         def candidates() -> Iterator[Candidate]:
-            for commit in self._logs.history(source.path):
-                note = read_note(commit.user_metadata)
-                if note is not None and not note.fold:
-                    yield Candidate(commit.version, note.frontier.lineage)
+            oldest = None
+            for limit in (4, None):
+                for commit in self._logs.history(source.path, limit):
+                    note = read_note(commit.user_metadata)
+                    if note is not None and not note.fold and (oldest is None or commit.version < oldest):
+                        oldest = commit.version
+                        yield Candidate(commit.version, note.frontier.lineage)
 
         newest = next(candidates(), None)
         if newest is None:
             raise NotFound(
                 f"{source.name} has no contents yet.", hint=f"Run REFRESH DYNAMIC TABLE {source.name} first."
             )
-        return Offer(source.path, source.name, newest.version, candidates)
+        return Offer(source.path, source.name, newest.version, is_dynamic=True, candidates=candidates)
 
     def _facts(self, query: Query, index: int, old: Frontier | None, choice: Choice) -> SourceFacts:
         source = query.sources[index]
@@ -274,7 +278,7 @@ class Runner:
                 return self._commit_changes(table, look, job_id, sequence)
             except CannotMaintain as doubt:
                 reason = str(doubt)
-            except PySparkException as error:
+            except (PySparkException, Py4JJavaError) as error:
                 reason = f"The changes could not be computed: {short_message(error)}"
             if table.refresh_mode == "INCREMENTAL":
                 reason += " (Recomputed although REFRESH_MODE is INCREMENTAL: the contents must be right.)"

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from headrace.errors import NotAllowed, NotFound, Position, QueryFailed, SyntaxFault
@@ -34,6 +35,8 @@ def _run(context: Context, statement: sql.Statement) -> Result:
         return handler(context, statement) if handler is not None else _spark(context, statement)
     except PySparkException as error:
         raise as_query_failure(error, statement.text) from error
+    except Py4JJavaError as error:
+        raise QueryFailed(short_message(error)) from error
 
 
 def as_query_failure(error: PySparkException, text: str) -> QueryFailed | SyntaxFault | NotFound:
