@@ -1,7 +1,8 @@
 """`make bench`: refresh against full recompute and against a bare Delta append, in one run, as ratios.
 
-TPC-H data (made by tpchgen-cli), query 1 and a three-way join with an aggregate as dynamic tables; changes of one row and
-of 0.1 % to lineitem. SCALE=1 and ROUNDS=5 are the defaults. Prints a table and writes benchmarks/results/latest.json.
+TPC-H data (made by tpchgen-cli), query 1 and a three-way join with an aggregate as dynamic tables; changes of one row
+and of 0.1 % to lineitem. SCALE=1 and ROUNDS=5 are the defaults. Prints a table
+and writes benchmarks/results/latest.json.
 """
 
 from __future__ import annotations
@@ -115,7 +116,8 @@ def _measure(lake: Lake, name: str, rows: int) -> list[dict[str, Any]]:
                 "query": name, "change": case, "changed_rows": changed[-1], "technique": row["technique"],
                 "refresh_s": one_refresh, "recompute_s": full, "append_s": one_append,
                 "recompute_ratio": full / one_refresh, "append_ratio": one_refresh / one_append,
-                "spark_jobs": statistics.median(jobs[2:]), "commits": commits, "bytes_read": statistics.median(read[2:]),
+                "spark_jobs": statistics.median(jobs[2:]), "commits": commits,
+                "bytes_read": statistics.median(read[2:]),
                 "verify": verdict,
             }
         )  # fmt: skip

@@ -76,8 +76,9 @@ def test_kill_during_full_write_fold_create_and_drop(folder: Path) -> None:
     run(folder, "settle", "sql ALTER DYNAMIC TABLE clean SET REFRESH_MODE = FULL", "change 200", "fail mid-write",
         "refresh", dies=True)  # fmt: skip
     # A CREATE that dies before its load never happened; before its view, it did.
-    answers = run(folder, "settle", "sql ALTER DYNAMIC TABLE clean SET REFRESH_MODE = AUTO", "fail create-after-storage",
-                  "sql CREATE DYNAMIC TABLE extra AS SELECT id FROM raw", dies=True)  # fmt: skip
+    answers = run(folder, "settle", "sql ALTER DYNAMIC TABLE clean SET REFRESH_MODE = AUTO",
+                  "fail create-after-storage", "sql CREATE DYNAMIC TABLE extra AS SELECT id FROM raw",
+                  dies=True)  # fmt: skip
     assert settled(answers[0])["modes"][0] == "FULL"
     answers = run(folder, "settle", "sql SHOW DYNAMIC TABLES", "fail create-after-load",
                   "sql CREATE DYNAMIC TABLE extra AS SELECT id FROM raw", dies=True)  # fmt: skip

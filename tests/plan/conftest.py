@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from plan.small_lake import Lake
 
 from headrace import Lake as HeadraceLake
+from plan.small_lake import Lake
 
 
 @pytest.fixture(scope="module")

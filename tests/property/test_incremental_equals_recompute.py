@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from headrace import Lake
 from property.queries import Scenario, scenarios
 
-EXAMPLES = int(os.environ.get("HEADRACE_TEST_EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("HEADRACE_TEST_EXAMPLES", "4"))
 _numbers = itertools.count(1)
 
 

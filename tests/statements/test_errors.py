@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from headrace import Lake
@@ -10,8 +12,8 @@ from headrace.errors import HeadraceError, Position
 # (statement, code, part of the message, position)
 CASES = [
     ("CREATE DYNAMIC TABLE x AS SELECT k, rand() AS r FROM t", "NON_DETERMINISTIC", r"rand\(\)", (1, 37)),
-    ("CREATE DYNAMIC TABLE x AS\nSELECT k,\n  current_timestamp() AS r FROM t", "NON_DETERMINISTIC", "current_timestamp",
-     (3, 3)),
+    ("CREATE DYNAMIC TABLE x AS\nSELECT k,\n  current_timestamp() AS r FROM t", "NON_DETERMINISTIC",
+     "current_timestamp", (3, 3)),
     ("CREATE DYNAMIC TABLE x AS SELECT k, uuid() AS r FROM t", "NON_DETERMINISTIC", r"uuid\(\)", (1, 37)),
     ("CREATE DYNAMIC TABLE x REFRESH_MODE = INCREMENTAL AS SELECT k, row_number() OVER (ORDER BY k) AS r FROM t",
      "UNSUPPORTED", "incremental refresh not supported: .*window", None),
@@ -20,14 +22,16 @@ CASES = [
     ("INSERT INTO d VALUES (1, 1)", "NOT_ALLOWED", "INSERT on the dynamic table .*d is not allowed", (1, 13)),
     ("UPDATE d SET n = 1", "NOT_ALLOWED", "UPDATE on the dynamic table", (1, 8)),
     ("DELETE FROM d", "NOT_ALLOWED", "DELETE on the dynamic table", (1, 13)),
-    ("MERGE INTO d USING t ON d.k = t.k WHEN MATCHED THEN DELETE", "NOT_ALLOWED", "MERGE on the dynamic table", (1, 12)),
+    ("MERGE INTO d USING t ON d.k = t.k WHEN MATCHED THEN DELETE", "NOT_ALLOWED", "MERGE on the dynamic table",
+     (1, 12)),
     ("TRUNCATE TABLE d", "NOT_ALLOWED", "TRUNCATE on the dynamic table", (1, 16)),
     ("ALTER TABLE d ADD COLUMN z INT", "NOT_ALLOWED", "cannot be used on the dynamic table", (1, 13)),
     ("DROP TABLE d", "NOT_ALLOWED", "is a dynamic table", None),
     ("CREATE DYNAMIC TABLE x AS SELECT * FROM nowhere", "NOT_FOUND", "nowhere", (1, 41)),
     ("CREATE DYNAMIC TABLE x AS SELECT nothing FROM t", "QUERY_FAILED", "nothing", (1, 34)),
     ("CREATE OR REPLACE DYNAMIC TABLE d AS SELECT k, n FROM e", "NOT_ALLOWED", "cycle", None),
-    ("CREATE DYNAMIC TABLE x REFRESH INTERVAL 59 SECOND AS SELECT k FROM t", "USER_ERROR", "smallest.* 1 minute", (1, 41)),
+    ("CREATE DYNAMIC TABLE x REFRESH INTERVAL 59 SECOND AS SELECT k FROM t", "USER_ERROR", "smallest.* 1 minute",
+     (1, 41)),
     ("CREATE DYNAMIC TABLE x REFRESH INTERVAL 1 MINUTE VCLUSTER gone AS SELECT k FROM t", "NOT_FOUND",
      "no virtual cluster 'gone'", None),
     ("CREATE DYNAMIC TABLE d AS SELECT k FROM t", "ALREADY_EXISTS", "exists already", None),
@@ -82,8 +86,6 @@ def test_bad_input(prepared: Lake, statement: str, code: str, message: str, posi
         prepared.sql(statement)
     error = caught.value
     assert error.code == code, error
-    import re
-
     assert re.search(message, error.message, re.I | re.S), error
     if position is not None:
         assert error.position == Position(*position), error

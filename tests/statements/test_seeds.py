@@ -75,7 +75,8 @@ def test_product_grossing(lake: Lake, schema: str) -> None:
     )
     append_events(lake, "ecommerce_events_multicategorystore_live", 300)
     lake.sql(
-        """CREATE TABLE events_enriched AS SELECT event_time, event_type, product_id, CAST(price AS DECIMAL(10,2)) AS price,
+        """CREATE TABLE events_enriched AS
+        SELECT event_time, event_type, product_id, CAST(price AS DECIMAL(10,2)) AS price,
         CAST(SUBSTRING(event_time,0,19) AS date) AS event_date, CURRENT_TIMESTAMP() as loaded_at
         FROM ecommerce_events_multicategorystore_live"""
     )

@@ -79,11 +79,11 @@ def from_frame(rows: DataFrame, zone: str) -> Result:
     except pa.ArrowInvalid:
         # PySpark refuses NULLs inside fields that a command (OPTIMIZE, for one) declares as never NULL.
         nested = (T.StructType, T.ArrayType, T.MapType)
-        plain = [
+        texts = [
             F.col(f"`{field.name}`").cast("string") if isinstance(field.dataType, nested) else F.col(f"`{field.name}`")
             for field in fields
         ]
-        return Result(rows.select(*plain).toArrow(), zone=zone)
+        return Result(rows.select(*texts).toArrow(), zone=zone)
 
 
 def from_rows(columns: Sequence[tuple[str, pa.DataType]], rows: Sequence[Sequence[Any]], zone: str = "UTC") -> Result:

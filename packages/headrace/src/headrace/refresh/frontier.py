@@ -28,7 +28,7 @@ class Offer:
     newest: int
     is_dynamic: bool = False
     candidates: Callable[[], Iterable[Candidate]] = tuple
-    """The versions of a dynamic table, newest first; usually the first one fits, so they are read as they are asked for."""
+    """The versions of a dynamic table, newest first, read as they are asked for: usually the first one fits."""
 
 
 @dataclass(frozen=True)

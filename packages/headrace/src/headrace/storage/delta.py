@@ -23,7 +23,7 @@ from headrace.errors import Bug, NotFound
 
 ChangeKind = Literal["none", "append", "mixed"]
 
-_APPENDING_WRITES = {"WRITE", "STREAMING UPDATE", "COPY INTO", "CREATE TABLE AS SELECT"}
+_APPENDING = {"COPY INTO", "CREATE TABLE AS SELECT"}
 _QUIET_OPERATIONS = {
     "OPTIMIZE", "CREATE TABLE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD COLUMNS", "CHANGE COLUMN",
     "ADD CONSTRAINT", "DROP CONSTRAINT", "VACUUM START", "VACUUM END", "REORG", "UPGRADE PROTOCOL", "CLUSTER BY",
@@ -80,7 +80,7 @@ class DeltaLogs:
     """Opened logs, kept and updated: a repeated look costs about a millisecond."""
 
     def __init__(self) -> None:
-        self._tables: dict[str, DeltaTable] = {}
+        self._tables: dict[str, tuple[DeltaTable, tuple[int, int, int] | None]] = {}
         self._lock = threading.RLock()
         self._effective: dict[str, tuple[int, int]] = {}
 
@@ -197,36 +197,36 @@ class DeltaLogs:
             self._tables.pop(path, None)
 
     def _newest(self, path: str) -> DeltaTable:
-        table = self._tables.get(path)
-        if table is not None and _first_entry(path) == table_mark(table):
+        kept = self._tables.get(path)
+        if kept is not None and kept[1] is not None and _commit_mark(path, kept[0].version()) == kept[1]:
+            table = kept[0]
             try:
                 table.update_incremental()
-                return table
             except (DeltaError, OSError):
-                self._tables.pop(path, None)
-        try:
-            table = DeltaTable(path)
-        except (TableNotFoundError, OSError) as error:
-            self._tables.pop(path, None)
-            raise NotFound(f"There is no Delta table at {path}.") from error
-        table.headrace_mark = _first_entry(path)  # type: ignore[attr-defined]
-        self._tables[path] = table
+                table = self._opened(path)
+        else:
+            table = self._opened(path)
+        self._tables[path] = (table, _commit_mark(path, table.version()))
         return table
 
+    def _opened(self, path: str) -> DeltaTable:
+        self._tables.pop(path, None)
+        self._effective.pop(path, None)
+        try:
+            return DeltaTable(path)
+        except (TableNotFoundError, OSError) as error:
+            raise NotFound(f"There is no Delta table at {path}.") from error
 
-def table_mark(table: DeltaTable) -> object:
-    return getattr(table, "headrace_mark", None)
 
-
-def _first_entry(path: str) -> tuple[int, int] | None:
-    """Identity of the table's log folder: a table dropped and created again has another one."""
-    if "://" in path and not path.startswith("file:"):
-        return (0, 0)
+def _commit_mark(path: str, version: int) -> tuple[int, int, int] | None:
+    """Identity of a version's commit file. A table dropped and created again has another one, whatever its version."""
+    if "://" in path:
+        return None
     try:
-        status = (Path(local_path(path)) / "_delta_log").stat()
+        status = (Path(path) / "_delta_log" / f"{version:020d}.json").stat()
     except OSError:
         return None
-    return status.st_ino, status.st_dev
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def local_path(path: str) -> str:
@@ -252,7 +252,9 @@ def _commit(entry: dict[str, Any]) -> Commit:
 def _kind(operation: str, parameters: dict[str, Any], metrics: dict[str, Any]) -> ChangeKind:
     """Whether a commit changes nothing, only adds rows, or may also remove some. When in doubt: mixed."""
     mode = str(parameters.get("mode", "")).strip('"').lower()
-    if operation in _APPENDING_WRITES and mode in {"append", "errorifexists", ""}:
+    if (operation == "WRITE" and mode in {"append", "errorifexists"}) or operation in _APPENDING:
+        return "none" if _rows(metrics) == 0 else "append"
+    if operation == "STREAMING UPDATE" and str(parameters.get("outputMode", "")).strip('"').lower() == "append":
         return "append"
     if operation in _QUIET_OPERATIONS and operation not in _REPLACING:
         return "none"

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from headrace.errors import NotFound
+from headrace.storage.delta import DeltaLogs, _kind
+
+
+def test_a_table_created_again_is_seen_as_another_one(tmp_path: Path) -> None:
+    path, logs = str(tmp_path / "t"), DeltaLogs()
+    write_deltalake(path, pa.table({"a": [1]}))
+    write_deltalake(path, pa.table({"a": [2]}), mode="append")
+    first = logs.snapshot(path)
+    assert (first.version, logs.effective(path)) == (1, 1)
+    shutil.rmtree(path)
+    with pytest.raises(NotFound):
+        logs.snapshot(path)
+    write_deltalake(path, pa.table({"a": [1]}))
+    DeltaTable(path).alter.set_table_properties({"x": "y"}, raise_if_not_exists=False)
+    again = logs.snapshot(path)
+    assert again.version == 1
+    assert again.table_id != first.table_id
+    assert logs.effective(path) == 0
+
+
+def test_commits_of_others_are_seen(tmp_path: Path) -> None:
+    path, logs = str(tmp_path / "with space é"), DeltaLogs()
+    write_deltalake(path, pa.table({"a": [1]}))
+    assert logs.snapshot(path).version == 0
+    write_deltalake(path, pa.table({"a": [2]}), mode="append")
+    assert logs.snapshot(path).version == 1
+    plain = logs.plain_files(path, 1)
+    assert plain is not None
+    assert all(Path(file).exists() for file in plain.files)
+    found = logs.commits(path, 0, 1)
+    assert found is not None
+    assert [commit.changes for commit in found] == ["append"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameters", "metrics", "kind"),
+    [
+        ("WRITE", {"mode": "Append"}, {"numOutputRows": "3"}, "append"),
+        ("WRITE", {"mode": "Append"}, {"numOutputRows": "0"}, "none"),
+        ("WRITE", {"mode": "Overwrite"}, {"numOutputRows": "3"}, "mixed"),
+        ("WRITE", {}, {}, "mixed"),
+        ("STREAMING UPDATE", {"outputMode": "Append"}, {}, "append"),
+        ("STREAMING UPDATE", {"outputMode": "Complete"}, {}, "mixed"),
+        ("OPTIMIZE", {}, {}, "none"),
+        ("MERGE", {}, {"numTargetRowsUpdated": "0", "numTargetRowsDeleted": "0"}, "append"),
+        ("MERGE", {}, {"numTargetRowsUpdated": "1", "numTargetRowsDeleted": "0"}, "mixed"),
+        ("MERGE", {}, {}, "mixed"),
+        ("CREATE OR REPLACE TABLE AS SELECT", {}, {}, "mixed"),
+        ("REPLACE TABLE", {}, {}, "mixed"),
+        ("RESTORE", {}, {}, "mixed"),
+        ("SOMETHING NEW", {}, {}, "mixed"),
+    ],
+)
+def test_what_a_commit_means(operation: str, parameters: dict[str, str], metrics: dict[str, str], kind: str) -> None:
+    assert _kind(operation, parameters, metrics) == kind
