@@ -240,3 +240,59 @@ def test_restore_and_time_travel_of_a_dynamic_table(d: Lake) -> None:
     assert row["refresh_mode"] == "FULL"
     assert "restored" in row["reason"]
     assert len(d.sql("SELECT * FROM d").rows) == 3
+
+
+def test_rows_that_came_and_went_do_not_come_back_with_a_full_refresh_upstream(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE t (k INT);
+        CREATE DYNAMIC TABLE a AS SELECT k FROM t;
+        CREATE DYNAMIC TABLE b AS SELECT k FROM a;
+        INSERT INTO t VALUES (1); REFRESH DYNAMIC TABLE a, b;
+        DELETE FROM t; REFRESH DYNAMIC TABLE a, b;
+        ALTER DYNAMIC TABLE a SET REFRESH_MODE = FULL;
+        INSERT INTO t VALUES (2)
+        """
+    )
+    assert refresh(lake, "a")["refresh_mode"] == "FULL"
+    refresh(lake, "b")
+    assert lake.sql("SELECT * FROM b").rows == [(2,)]
+
+
+def test_a_table_over_branches_that_disagree_is_not_created(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE t (k INT); INSERT INTO t VALUES (1);
+        CREATE DYNAMIC TABLE one AS SELECT k FROM t;
+        INSERT INTO t VALUES (2);
+        CREATE DYNAMIC TABLE two AS SELECT k FROM t
+        """
+    )
+    with pytest.raises(HeadraceError, match="Refresh them first"):
+        lake.sql("CREATE DYNAMIC TABLE both AS SELECT one.k FROM one JOIN two ON one.k = two.k")
+    assert lake.sql("SHOW TABLES LIKE 'both'").rows == []
+    lake.sql("REFRESH DYNAMIC TABLE one")
+    lake.sql("CREATE DYNAMIC TABLE both AS SELECT one.k FROM one JOIN two ON one.k = two.k")
+    refresh(lake, "both")
+
+
+def test_select_star_means_the_columns_there_were(lake: Lake) -> None:
+    lake.sql("CREATE TABLE t (k INT); INSERT INTO t VALUES (1); CREATE DYNAMIC TABLE d AS SELECT * FROM t")
+    lake.sql("ALTER TABLE t ADD COLUMN x INT; INSERT INTO t VALUES (2, 2)")
+    assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
+    lake.sql("ALTER DYNAMIC TABLE d SET REFRESH_MODE = FULL; INSERT INTO t VALUES (3, 3)")
+    assert refresh(lake)["refresh_mode"] == "FULL"
+
+
+def test_partitioned_by_and_clustered_by(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE t (k INT, s STRING); INSERT INTO t VALUES (1, ''), (2, NULL), (2, 'x');
+        CREATE DYNAMIC TABLE d PARTITIONED BY (k, s) CLUSTERED BY (s) AS SELECT k, s FROM t;
+        INSERT INTO t VALUES (3, ''); DELETE FROM t WHERE k = 1
+        """
+    )
+    assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
+    lake.sql("ALTER DYNAMIC TABLE d RENAME COLUMN k TO kk")
+    refresh(lake)
+    assert sorted(row[0] for row in lake.sql("SELECT kk FROM d").rows) == [2, 2, 3]

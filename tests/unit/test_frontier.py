@@ -46,3 +46,9 @@ def test_agreement_at_any_depth() -> None:
 def test_disjoint_lineages_do_not_hold_each_other_up() -> None:
     choice = choose([dynamic("a", (3, {"x": 1})), dynamic("b", (9, {"y": 2}))])
     assert choice.versions == {"a": 3, "b": 9}
+
+
+def test_a_base_that_was_created_again_is_not_mixed_with_the_old_one() -> None:
+    choice = choose([table("base#new", 1), dynamic("d#1", (4, {"base#old": 1}))])
+    assert choice.disagreement is not None
+    assert "created again" in choice.disagreement

@@ -31,7 +31,7 @@ class Frontier(Frozen):
 
     sources: tuple[SourceVersion, ...]
     lineage: dict[str, int] = Field(default_factory=dict)
-    """Every table upstream at any depth, by path, with the version that is contained in these contents."""
+    """Every table upstream at any depth, as `path#table id`, with the version that is contained in these contents."""
     date: str | None = None
     """The day that current_date stood for, when the query uses it."""
 

@@ -172,8 +172,8 @@ def _guarded(call: AggregateCall) -> str:
 
 def _count_delta(call: AggregateCall) -> str:
     if call.argument is None and call.filter is None:
-        return f"CAST(sum({WEIGHT}) AS bigint)"
-    return f"CAST(sum(CASE WHEN ({_guarded(call)}) IS NOT NULL THEN {WEIGHT} ELSE 0 END) AS bigint)"
+        return f"CAST(coalesce(sum({WEIGHT}), 0) AS bigint)"
+    return f"CAST(coalesce(sum(CASE WHEN ({_guarded(call)}) IS NOT NULL THEN {WEIGHT} ELSE 0 END), 0) AS bigint)"
 
 
 def _removals(call: AggregateCall) -> str:

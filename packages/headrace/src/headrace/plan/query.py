@@ -27,7 +27,7 @@ class Source(Frozen):
     """Where its Delta log is: the table's own folder, or the storage folder of a dynamic table."""
     kind: Literal["table", "dynamic"]
     columns: tuple[OutputColumn, ...] = ()
-    """The public columns, for a dynamic table."""
+    """The columns there were when the query was read: a `SELECT *` means these, also when the table gets more."""
     hides_groups: bool = False
     """Whether a dynamic table's storage holds groups that its HAVING hides."""
 

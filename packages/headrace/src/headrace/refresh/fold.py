@@ -19,14 +19,20 @@ _ONE_FILE = 100_000
 
 
 def partition_columns(table: DynamicTable) -> tuple[str, ...]:
-    """PARTITIONED BY, with the query's own spelling of the names."""
-    spelled = {column.name.lower(): column.name for column in table.query.columns}
-    return tuple(spelled[name.lower()] for name in table.partitioned_by)
+    """The columns of PARTITIONED BY that get folders of their own, with the query's own spelling.
+
+    Text does not: Delta stores an empty partition value as NULL, and the contents would be wrong. It is clustered by
+    instead."""
+    spelled = {column.name.lower(): column for column in table.query.columns}
+    wanted = [spelled[name.lower()] for name in table.partitioned_by]
+    return tuple(column.name for column in wanted if column.type.lower() not in ("string", "binary"))
 
 
 def clustered(rows: DataFrame, table: DynamicTable) -> DataFrame:
     """CLUSTERED BY: whole writes put near values into the same files, where statistics can skip them."""
-    names = [quote(name) for name in table.clustered_by]
+    folders = {name.lower() for name in partition_columns(table)}
+    texts = [name for name in table.partitioned_by if name.lower() not in folders]
+    names = [quote(name) for name in (*texts, *table.clustered_by)]
     return rows.repartitionByRange(*names).sortWithinPartitions(*names) if names else rows
 
 

@@ -24,6 +24,7 @@ class Offer:
     """What one source has to offer, newest first. A plain table offers any version up to its newest one."""
 
     path: str
+    """Identity of the table, `place#id`."""
     name: str
     newest: int
     is_dynamic: bool = False
@@ -59,7 +60,20 @@ def choose(offers: list[Offer]) -> Choice:
         for upstream, version in candidate.lineage.items():
             if lineage.setdefault(upstream, version) != version:
                 return Choice({}, {}, _wait_for(next(o for o in offers if o.path == path), dynamic))
+    again = _recreated(lineage)
+    if again is not None:
+        return Choice({}, {}, f"{again} was dropped and created again. Refresh the tables that read it first.")
     return Choice(versions, lineage)
+
+
+def _recreated(lineage: dict[str, int]) -> str | None:
+    """A place that stands for two tables, an old and a new one, among identities of the form place#id."""
+    tables: dict[str, str] = {}
+    for identity in lineage:
+        place, _, table = identity.partition("#")
+        if tables.setdefault(place, table) != table:
+            return place
+    return None
 
 
 def _fits(path: str, candidate: Candidate, caps: dict[str, int]) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headrace.catalog.records import DynamicTable, SourceVersion
+from headrace.errors import UserError
 from headrace.ivm.sources import SourceRange
 from headrace.refresh.stored import Stored
 from headrace.storage.delta import Commit
@@ -63,6 +64,8 @@ def decide(
     checks.append(Check("the table is loaded and its frontier is known", loaded))
     if disagreement is not None:
         checks.append(Check("the tables upstream agree on their common sources", False))
+        if stored.note is None or table.stale_reason is not None or stored.note.generation != table.generation:
+            raise UserError(f"{table.table_name} cannot be loaded: {disagreement}")
         return Decision("NO_DATA", f"Waiting: {disagreement}", ranges, tuple(checks))
     if stored.note is None:
         return full(f"The frontier is unknown: {stored.distrust}." if stored.distrust else "First load.")
@@ -84,7 +87,7 @@ def decide(
     checks.append(Check("a source has changes", changed))
     moved = any(f.is_dynamic and f.old is not None and f.new.version > f.old.version for f in facts)
     if not changed and not new_day:
-        if moved and table.query.plan is not None and table.refresh_mode != "FULL":
+        if moved:
             # Nothing to compute, but what is upstream of the source moved: tables downstream that compare frontiers
             # must see it.
             return Decision("INCREMENTAL", "Only the frontier moves.", ranges, tuple(checks))

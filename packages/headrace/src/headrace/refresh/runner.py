@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace import failpoints
 from headrace.catalog.records import DynamicTable, Frontier, Intent, RefreshRecord, SourceVersion, Trigger
 from headrace.catalog.store import Store
-from headrace.errors import HeadraceError, NotFound, RefreshFailed
+from headrace.errors import HeadraceError, NotFound, RefreshFailed, UserError
 from headrace.ivm.layout import VISIBLE, WEIGHT, layout_of, schema_text
 from headrace.ivm.sources import SourceRange
 from headrace.names import TableName
@@ -65,6 +65,7 @@ class Runner:
         owner: str,
         lease_seconds: float,
         rebind: Callable[[DynamicTable], DynamicTable],
+        reloaded: Callable[[DynamicTable], None],
         progress: Progress,
         zone: ZoneInfo,
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
@@ -75,6 +76,7 @@ class Runner:
         self._owner = owner
         self._lease_seconds = lease_seconds
         self._rebind = rebind
+        self._reloaded = reloaded
         self._progress = progress
         self._zone = zone
         self._clock = clock
@@ -96,10 +98,14 @@ class Runner:
     def today(self) -> str:
         return self._clock().astimezone(self._zone).date().isoformat()
 
+    def _identity(self, path: str) -> str:
+        """Which table, not only where: one that was dropped and created again has versions of its own."""
+        return f"{path}#{self._logs.snapshot(path).table_id}"
+
     def _offer(self, query: Query, index: int) -> Offer:
         source = query.sources[index]
         if source.kind == "table":
-            return Offer(source.path, source.name, self._logs.effective(source.path))
+            return Offer(self._identity(source.path), source.name, self._logs.effective(source.path))
 
         def candidates() -> Iterator[Candidate]:
             oldest = None
@@ -115,7 +121,7 @@ class Runner:
             raise NotFound(
                 f"{source.name} has no contents yet.", hint=f"Run REFRESH DYNAMIC TABLE {source.name} first."
             )
-        return Offer(source.path, source.name, newest.version, is_dynamic=True, candidates=candidates)
+        return Offer(self._identity(source.path), source.name, newest.version, is_dynamic=True, candidates=candidates)
 
     def _facts(self, query: Query, index: int, old: Frontier | None, choice: Choice) -> SourceFacts:
         source = query.sources[index]
@@ -124,7 +130,7 @@ class Runner:
         new = SourceVersion(
             path=source.path,
             table_id=snapshot.table_id,
-            version=choice.versions[source.path],
+            version=choice.versions[self._identity(source.path)],
             schema_digest=snapshot.digest(columns_read(query, index)),
         )
         before = next((s for s in old.sources if s.path == source.path), None) if old is not None else None
@@ -186,8 +192,8 @@ class Runner:
         """The NO_DATA record, when that is what a first look shows: no lease, no Spark, one small transaction."""
         try:
             decision = self.outlook(table).decision
-        except NotFound:
-            return None
+        except UserError:
+            return None  # The same under the lease, where the failure is recorded.
         if decision.mode != "NO_DATA":
             return None
         finished = self._no_data(record, decision.reason)
@@ -232,6 +238,7 @@ class Runner:
         failpoints.reach("after-commit")
         require_sequence(self._logs.sequence(table.storage_path, app_id(table)), sequence, table.storage_path)
         if table.stale_reason is not None:
+            self._reloaded(table)
             self._store.put_table(table.model_copy(update={"stale_reason": None}))
         change_rows = [source.rows for source in decision.ranges if source.changed]
         profile = {
@@ -304,6 +311,9 @@ class Runner:
             generation=table.generation,
             fold=False,
         )
+        if not any(source.changed for source in ranges):
+            self._append_local(table, None, empty)
+            return empty
         try:
             self._progress.tell(f"{table.table_name}: reading changes")
             found = compute.changes_of(self._spark, self._logs, table, look.stored, stages, sequence)
@@ -389,7 +399,12 @@ class Runner:
             return None
         with held_lease(self._store, table.id, f"{self._owner}/fold", self._lease_seconds, self._clock) as fencing:
             self._progress.tell(f"{table.table_name}: folding its storage")
-            reason = fold(self._spark, self._logs, table)
+            try:
+                reason = fold(self._spark, self._logs, table)
+            except (PySparkException, Py4JJavaError) as error:
+                # The refresh itself is done and right; the next one tries again.
+                reason = f"not folded: {short_message(error)}"
+                self._progress.tell(f"{table.table_name}: {reason}")
             self._store.release_lease(table.id, fencing)
         return reason
 
@@ -450,7 +465,8 @@ def _counted(note: CommitNote, counts: Counts, found: compute.Computed) -> Commi
 def columns_read(query: Query, index: int) -> tuple[str, ...] | None:
     """The columns that the query reads from a source; None (all of them) when that is not known."""
     if query.plan is None:
-        return None
+        known = tuple(column.name for column in query.sources[index].columns)
+        return (VISIBLE, *known) if known else None
     relations = [node for node in walk(query.plan.root) if isinstance(node, Relation) and node.source == index]
     return (VISIBLE, *sorted({own for relation in relations for own, _ in relation.columns}))
 

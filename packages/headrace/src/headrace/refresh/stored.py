@@ -110,7 +110,8 @@ def as_source(commit: Commit) -> Commit:
     if note.fold:
         return replace(commit, changes="none")
     if note.mode == "FULL":
-        return replace(commit, changes="append" if note.rows_deleted == 0 else "mixed", rows=None)
+        # Only the first load has nothing before it: later ones take out old rows and tombstones, also invisible ones.
+        return replace(commit, changes="append" if note.sequence == 1 else "mixed", rows=None)
     rows = (note.rows_inserted or 0) + (note.rows_deleted or 0)
     if rows == 0:
         return replace(commit, changes="none", rows=0)

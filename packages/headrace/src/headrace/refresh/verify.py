@@ -91,7 +91,9 @@ def _compare(expected: DataFrame, actual: DataFrame, table: DynamicTable) -> _Co
     floating = [i for i, column in enumerate(table.query.columns) if column.type.lower() in ("float", "double")]
     if not floating or not (compared.missing and compared.unexpected):
         return compared
-    uneven = balance.where("__hr_net <> 0").limit(_MOST_COMPARED).drop("__hr_rows").collect()
+    uneven = balance.where("__hr_net <> 0").limit(_MOST_COMPARED + 1).drop("__hr_rows").collect()
+    if len(uneven) > _MOST_COMPARED:
+        return compared  # Too many to pair up: they are reported as they are.
     left = [row[:-1] for row in uneven for _ in range(max(row[-1], 0))]
     right = [row[:-1] for row in uneven for _ in range(max(-row[-1], 0))]
     return _Compared(compared.rows, *_unmatched(left, right, floating))

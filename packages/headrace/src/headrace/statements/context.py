@@ -110,6 +110,10 @@ class Context:
                 table=name.table,
                 path=local_path(detail["location"]),
                 kind="table",
+                columns=tuple(
+                    OutputColumn(name=own, type=kind)
+                    for own, kind in self.logs.snapshot(local_path(detail["location"])).columns
+                ),
             )
         )
 

@@ -319,7 +319,7 @@ def _replace(
     context: Context, existing: DynamicTable, wanted: DynamicTable
 ) -> tuple[DynamicTable, RefreshRecord | None]:
     """OR REPLACE: a changed query is loaded anew; the same query keeps its data, whatever else changed."""
-    if same_meaning(existing.query, wanted.query):
+    if same_meaning(existing.query, wanted.query) and existing.partitioned_by == wanted.partitioned_by:
         kept = wanted.model_copy(update={"query": wanted.query, "stale_reason": existing.stale_reason})
         save(context, kept)
         create_view(context, kept)
@@ -448,7 +448,12 @@ def _rename_column(context: Context, table: DynamicTable, action: sql.RenameColu
     names = [action.new if column.name == old else column.name for column in table.query.columns]
     query = renamed(table.query, names)
     comments = {action.new if name == old else name: text for name, text in table.column_comments.items()}
-    _rebuild(context, table, query, {"column_comments": comments}, f"Column {old} was renamed to {action.new}.")
+    update: dict[str, object] = {
+        "column_comments": comments,
+        "partitioned_by": tuple(action.new if c.lower() == old.lower() else c for c in table.partitioned_by),
+        "clustered_by": tuple(action.new if c.lower() == old.lower() else c for c in table.clustered_by),
+    }
+    _rebuild(context, table, query, update, f"Column {old} was renamed to {action.new}.")
     return f"Column {old} of {table.table_name} is now {action.new}."
 
 

@@ -81,7 +81,13 @@ def _finish_creations(context: Context) -> None:
         except NotFound:
             continue  # Its storage is gone or elsewhere; the next refresh says so.
         waits = table.properties.get("initialize", "").lower() == "on_schedule"
-        if stored.sequence == 0 and not waits:
-            drop_table(context, table)
-        elif not context.exists(table.table_name):
+        if not context.exists(table.table_name):
+            # The view is made last: without it, and without a load, the CREATE never happened.
+            if stored.sequence == 0 and not waits:
+                drop_table(context, table)
+            else:
+                create_view(context, table)
+        elif table.stale_reason is not None and stored.note is not None and stored.note.generation == table.generation:
+            # A replaced query was loaded, and then the process ended: only its view is missing.
             create_view(context, table)
+            context.store.put_table(table.model_copy(update={"stale_reason": None}))

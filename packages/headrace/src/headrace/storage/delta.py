@@ -128,7 +128,7 @@ class DeltaLogs:
             found = next((commit.version for commit in commits if commit.changes != "none"), None)
             if found is not None:
                 break
-        version = newest if found is None else found
+        version = commits[-1].version if found is None else found
         self._effective[path] = (newest, version)
         return version
 

@@ -99,13 +99,13 @@ def _computed_anew(stages: Stages, grouped: Grouped, unsafe: DataFrame, below: C
     states = _whole_states(rows, grouped)
     kept = [name for name in unsafe.columns if name.startswith("o_")]
     keys = [name for name, _ in grouped.key_columns]
-    olds = unsafe.select(*(F.col(name).alias(f"__hr_u{name}") for name in keys), *kept)
+    olds = unsafe.select(*(F.col(name).alias(f"__hr_u{name}") for name in keys), *map(quote, kept))
     if not keys:
         return states.crossJoin(olds)
     same = F.expr(" AND ".join(f"__hr_u{name} <=> {name}" for name in keys))
     found = olds.join(states, same, "left")
     picked = [f"__hr_u{name} AS {name}" for name in keys] + [f"coalesce({COUNT}, 0L) AS {COUNT}"]
-    return found.selectExpr(*picked, *(quote(column.name) for column in _state_columns(grouped)), *kept)
+    return found.selectExpr(*picked, *(quote(column.name) for column in _state_columns(grouped)), *map(quote, kept))
 
 
 def _state_columns(grouped: Grouped) -> list[Column]:
@@ -122,7 +122,8 @@ def _whole_states(rows: DataFrame, grouped: Grouped) -> DataFrame:
 
 def _delta_states(rows: DataFrame, grouped: Grouped) -> DataFrame:
     keyed = _keyed(rows, grouped)
-    texts = [f"CAST(sum({WEIGHT}) AS bigint) AS d_{COUNT}"]
+    # Without keys there is a row also when no change arrives here: it must say "nothing", not NULL.
+    texts = [f"CAST(coalesce(sum({WEIGHT}), 0) AS bigint) AS d_{COUNT}"]
     for state in grouped.states:
         texts += [f"{text} AS d_{column.name}" for text, column in zip(state.delta, state.columns, strict=True)]
         texts += [f"{text} AS d_{name}" for name, text in state.extra_delta]
@@ -171,7 +172,8 @@ def _replacements(folded: DataFrame, grouped: Grouped, plan: Plan, layout: Layou
         f"{'CAST(-1 AS tinyint)' if c.name == STORED_WEIGHT else quote('o_' + c.name)} AS {quote(c.name)}"
         for c in layout.columns
     )
-    exists = "true" if grouped.is_global else f"{COUNT} > 0"
+    doubt = f"raise_error('a group would have ' || {COUNT} || ' rows: the stored state is not as it should be')"
+    exists = f"CASE WHEN {COUNT} < 0 THEN {doubt} ELSE {'true' if grouped.is_global else f'{COUNT} > 0'} END"
     pair = (
         f"inline(filter(array(CASE WHEN o_{BORN} IS NOT NULL THEN struct({gone}) END, "
         f"CASE WHEN {exists} THEN struct({fresh}) END), r -> r IS NOT NULL))"
