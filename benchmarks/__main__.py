@@ -84,7 +84,10 @@ def _measure(lake: Lake, name: str, rows: int) -> list[dict[str, Any]]:
     cases: dict[str, Callable[[int], str]] = {
         "1 row": lambda n: f"INSERT INTO lineitem SELECT * FROM lineitem WHERE l_orderkey = {n * 32 + 1} LIMIT 1",
         "0.1 % inserted": lambda n: f"INSERT INTO lineitem SELECT * FROM lineitem WHERE l_orderkey > {n} LIMIT {some}",
-        "0.1 % changed": lambda n: f"UPDATE lineitem SET l_quantity = l_quantity + 1 WHERE l_orderkey % 1000 = {n}",
+        "0.1 % changed": lambda n: (
+            "UPDATE lineitem SET l_quantity = l_quantity + 1 "
+            f"WHERE l_orderkey BETWEEN {n * 20000} AND {n * 20000 + some}"
+        ),
     }
     bare = f"INSERT INTO scratch VALUES ({', '.join(_literal(v) for v in lake.sql(ONE_ROW).rows[0])})"
     full = _timed(ROUNDS, lambda _: _recompute(lake, name))

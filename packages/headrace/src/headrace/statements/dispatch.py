@@ -93,7 +93,8 @@ def _refresh(context: Context, statement: sql.RefreshDynamicTables) -> Result:
     for position, table in enumerate(tables):
         context.progress.tell(f"Refreshing {table.table_name}", position / len(tables))
         records.append(context.runner.refresh(table))
-        context.runner.tidy(table)
+        if records[-1].refresh_mode != "NO_DATA":
+            context.runner.tidy(table)
     return listing.history_rows(context, records)
 
 

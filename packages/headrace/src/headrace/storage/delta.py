@@ -82,15 +82,21 @@ class DeltaLogs:
     def __init__(self) -> None:
         self._tables: dict[str, tuple[DeltaTable, tuple[int, int, int] | None]] = {}
         self._lock = threading.RLock()
+        self._snapshots: dict[str, tuple[DeltaTable, Snapshot]] = {}
         self._effective: dict[str, tuple[int, int]] = {}
 
     def snapshot(self, path: str) -> Snapshot:
         with self._lock:
             table = self._newest(path)
+            seen = self._snapshots.get(path)
+            if seen is not None and seen[0] is table and seen[1].version == table.version():
+                return seen[1]
             metadata = table.metadata()
             schema = json.loads(table.schema().to_json())
             columns = tuple((field["name"], json.dumps(field["type"])) for field in schema["fields"])
-            return Snapshot(path, table.version(), str(metadata.id), columns, dict(metadata.configuration))
+            found = Snapshot(path, table.version(), str(metadata.id), columns, dict(metadata.configuration))
+            self._snapshots[path] = (table, found)
+            return found
 
     def exists(self, path: str) -> bool:
         return DeltaTable.is_deltatable(path)
