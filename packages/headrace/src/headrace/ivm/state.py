@@ -22,8 +22,8 @@ _INTEGRAL = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _FLOATING = {"float", "double"}
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)", re.I)
 
-# Adding two decimals of precision p needs p + 1 digits. Beyond 38, Spark gives up scale, but never below 6: sums of wide
-# arguments (their state has 10 digits more) with a larger scale are computed anew instead of folded.
+# Adding two decimals of precision p needs p + 1 digits. Beyond 38, Spark gives up scale, but never below 6: sums of
+# wide arguments (their state has 10 digits more) with a larger scale are computed anew instead of folded.
 _WIDEST_FOLDED_SUM = 27
 _SCALE_ALWAYS_KEPT = 6
 # avg divides; beyond this precision Spark's quotient would be rounded twice.
@@ -57,9 +57,8 @@ def state_of(call: AggregateCall, name: str) -> CallState:
         return _count(call, name)
     if call.function in ("min", "max"):
         return _extreme(call, name)
-    if call.function == "sum" and call.argument_type is not None:
-        if call.argument_type in _INTEGRAL or call.argument_type in _FLOATING or _adds_exactly(call.argument_type):
-            return _sum(call, name)
+    if call.function == "sum" and _adds_exactly(call.argument_type or ""):
+        return _sum(call, name)
     if call.function == "avg" and call.argument_type is not None:
         wide = _decimal_precision(call.argument_type) or 0
         if call.argument_type in _INTEGRAL or call.argument_type in _FLOATING or 0 < wide <= _WIDEST_FOLDED_AVERAGE:
@@ -187,6 +186,8 @@ def _signed(call: AggregateCall, argument: str) -> str:
 
 
 def _adds_exactly(type_text: str) -> bool:
+    if type_text in _INTEGRAL or type_text in _FLOATING:
+        return True
     match = _DECIMAL.fullmatch(type_text)
     return match is not None and (
         int(match.group(1)) <= _WIDEST_FOLDED_SUM or int(match.group(2)) <= _SCALE_ALWAYS_KEPT
