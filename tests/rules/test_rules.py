@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from headrace import Lake
 from headrace.ivm import stages
 from headrace.ivm.layout import VISIBLE, layout_of, live_local, schema_text
-from rules.rule_format import Step, Weighted, parse_rule_test
+from rules.rule_format import RuleTest, Step, Weighted, parse_rule_test
 
 FILES = sorted(Path(__file__).parent.glob("*.test"))
 # One for each piece of code that large changes go through.
@@ -69,7 +69,7 @@ def test_rule_at_once_without_local_rows(lake: Lake, schema: str, path: Path, mo
     _verify(lake, path.name)
 
 
-def _create(lake: Lake, test) -> None:  # type: ignore[no-untyped-def]
+def _create(lake: Lake, test: RuleTest) -> None:
     for table in test.tables:
         lake.sql(f"CREATE TABLE {table}")
     if test.setup.strip():

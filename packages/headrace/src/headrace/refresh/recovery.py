@@ -10,7 +10,7 @@ from datetime import datetime
 from headrace.catalog.records import DynamicTable, RefreshRecord
 from headrace.catalog.store import Store
 from headrace.errors import NotFound
-from headrace.refresh.stored import read_stored
+from headrace.refresh.stored import CommitNote, read_stored
 from headrace.storage.delta import DeltaLogs
 
 INTERRUPTED = "The process ended before this refresh was committed; the table kept its previous contents."
@@ -52,7 +52,7 @@ def _settle(store: Store, logs: DeltaLogs, record: RefreshRecord, now: datetime)
     return ended
 
 
-def _note(logs: DeltaLogs, table: DynamicTable):  # type: ignore[no-untyped-def]
+def _note(logs: DeltaLogs, table: DynamicTable) -> CommitNote | None:
     try:
         return read_stored(logs, table).note
     except NotFound:

@@ -79,18 +79,12 @@ def _refresh_with_care(
     if local is not None:
         marked = stages.spark.createDataFrame(local, schema=marked.schema).coalesce(1)
         if not any(local.column("__hr_unsafe").to_pylist()):
-            return GroupedResult(
-                _replacements(_folded(joined_of(marked), grouped), grouped, plan, layout, sequence), False
-            )
+            return GroupedResult(_replacements(_folded(marked, grouped), grouped, plan, layout, sequence), False)
     else:
         marked = stages.cache(marked)
     safe = _folded(marked.where("NOT __hr_unsafe"), grouped)
     anew = _computed_anew(stages, grouped, marked.where("__hr_unsafe"), at_hand)
     return GroupedResult(_replacements(safe.unionByName(anew), grouped, plan, layout, sequence), True)
-
-
-def joined_of(marked: DataFrame) -> DataFrame:
-    return marked.drop("__hr_unsafe")
 
 
 def _computed_anew(stages: Stages, grouped: Grouped, unsafe: DataFrame, below: Changes) -> DataFrame:
