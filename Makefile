@@ -16,8 +16,8 @@ setup: ## make or update .venv (the other commands do this themselves)
 demo: setup ## the tutorial, from raw events to fresh aggregates, in ./demo-lake
 	@$(BIN)/headrace demo
 
-test: setup ## all tests
-	@$(BIN)/python -m pytest
+test: setup ## all tests, in two processes
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-unit: setup ## the tests that need no Spark: seconds
 	@$(BIN)/python -m pytest tests/unit packages/headrace/src/headrace

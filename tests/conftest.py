@@ -12,6 +12,8 @@ import pytest
 import headrace
 from headrace import Lake
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 _numbers = itertools.count(1)
 
 
@@ -20,6 +22,8 @@ def shared_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     folder = tmp_path_factory.mktemp("lake")
     # A test process lives for minutes: compiling its code twice over would cost more than it saves.
     quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions": "1"}
+    # Generating and compiling Java for a handful of rows takes a third of the time; `compiled` turns it on again.
+    quick |= INTERPRETED
     with headrace.open(folder / "lake", spark_master="local[2]", driver_memory="3g", spark_settings=quick) as lake:
         yield lake
 
@@ -38,6 +42,16 @@ def schema(shared_lake: Lake, request: pytest.FixtureRequest) -> Iterator[str]:
 def lake(shared_lake: Lake, schema: str) -> Lake:
     """The lake, with a fresh schema as the current one."""
     return shared_lake
+
+
+@pytest.fixture
+def compiled(shared_lake: Lake) -> Iterator[None]:
+    """Spark generates code for its plans, as it does for users."""
+    for key, value in COMPILED.items():
+        shared_lake.spark.conf.set(key, value)
+    yield
+    for key, value in INTERPRETED.items():
+        shared_lake.spark.conf.set(key, value)
 
 
 @pytest.fixture

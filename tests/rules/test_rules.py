@@ -22,8 +22,10 @@ LARGE_FORMS = [
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
-def test_rule(lake: Lake, schema: str, path: Path) -> None:
+def test_rule(lake: Lake, schema: str, path: Path, request: pytest.FixtureRequest) -> None:
     test = parse_rule_test(path)
+    if path.stem == "having":  # Interpreted, Spark's own VERIFY would divide by zero for a group that HAVING hides.
+        request.getfixturevalue("compiled")
     _create(lake, test)
     contents = _contents(lake)
     for step in test.steps:
@@ -49,6 +51,7 @@ def test_rule(lake: Lake, schema: str, path: Path) -> None:
     assert _texts(lake.spark.table("result"), lake) == contents, "the view shows what is stored"
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("path", LARGE_FORMS, ids=[path.stem for path in LARGE_FORMS])
 def test_rule_at_once_without_local_rows(lake: Lake, schema: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All steps in one refresh, with nothing held in the driver: the form that large changes take."""

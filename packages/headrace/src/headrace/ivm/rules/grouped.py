@@ -24,7 +24,8 @@ from headrace.ivm.rules.aggregate import affected
 from headrace.ivm.stages import Stages
 from headrace.ivm.state import select_named
 from headrace.names import quote
-from headrace.plan.nodes import Column, Filter, Plan
+from headrace.plan.pruning import names_in
+from headrace.plan.nodes import Column, Expression, Filter, Plan, Project
 
 
 @dataclass(frozen=True)
@@ -183,19 +184,20 @@ def _finished(
     keep = [quote(name) for name in (*hidden, *carried)]
     values = [f"{name} AS {quote(key.name)}" for name, key in grouped.key_columns]
     values += [f"{state.finish} AS {quote(state.call.name)}" for state in grouped.states]
-    rows = states.selectExpr(*keep, *values, f"true AS {VISIBLE}")
-    filtered = False
+    # A group that is gone, or that HAVING hides, has no values to compute: 1 / count(*) would fail for it.
+    exists = "true" if grouped.is_global else f"{COUNT} > 0"
+    rows = states.selectExpr(*keep, *values, f"{exists} AS {VISIBLE}")
+    awaited = _needed_by_filters(grouped)
     for node in grouped.finish:
         if isinstance(node, Filter):
-            rows = rows.withColumn(VISIBLE, F.expr(f"{VISIBLE} AND coalesce({node.condition}, false)"))
-            filtered = True
+            rows = rows.withColumn(
+                VISIBLE, F.expr(f"CASE WHEN {VISIBLE} THEN coalesce({node.condition}, false) ELSE false END")
+            )
         else:
-            # A hidden group's values are not computed: HAVING may be what keeps them from failing.
-            texts = [
-                f"{f'CASE WHEN {VISIBLE} THEN {e.text} END' if filtered else e.text} AS {quote(e.name)}"
-                for e in node.expressions
-            ]
-            rows = rows.selectExpr(*keep, *texts, VISIBLE)
+            rows = _with_values(rows, [e for e in node.expressions if e.name in awaited])
+    for node in grouped.finish:
+        if isinstance(node, Project):
+            rows = _with_values(rows, [e for e in node.expressions if e.name not in awaited])
     identity = {
         STORED_WEIGHT: "CAST(1 AS tinyint)",
         BORN: f"CAST({sequence} AS bigint)",
@@ -206,6 +208,24 @@ def _finished(
     columns = [f"{identity.get(c.name, quote(c.name))} AS {quote(c.name)}" for c in layout.hidden]
     columns += [f"CAST({quote(unique.name)} AS {unique.type}) AS {quote(public)}" for public, unique in plan.columns]
     return rows.selectExpr(*columns, *(quote(name) for name in carried))
+
+
+def _needed_by_filters(grouped: Grouped) -> set[str]:
+    """The names of the columns that must be computed before it is known which groups are hidden."""
+    needed: set[str] = set()
+    for node in reversed(grouped.finish):
+        if isinstance(node, Filter):
+            needed |= names_in(node.condition)
+        else:
+            needed |= {name for e in node.expressions if e.name in needed for name in names_in(e.text)}
+    return needed
+
+
+def _with_values(rows: DataFrame, expressions: list[Expression]) -> DataFrame:
+    """The rows with further columns, each computed for visible groups only."""
+    fresh = [e for e in expressions if e.name != e.text]
+    texts = [f"CASE WHEN {VISIBLE} THEN {e.text} END AS {quote(e.name)}" for e in fresh]
+    return rows.selectExpr("*", *texts) if texts else rows
 
 
 def _key_hash(grouped: Grouped, prefix: str) -> str:
