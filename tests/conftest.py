@@ -11,6 +11,7 @@ import pytest
 
 import headrace
 from headrace import Lake
+from postgres import PostgresServer, new_database, running_server
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
@@ -58,3 +59,15 @@ def compiled(shared_lake: Lake) -> Iterator[None]:
 def lake_folder(tmp_path: Path) -> Path:
     """Where a test that opens its own lake may put it."""
     return tmp_path / "lake"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> str:
+    """A database of its own, empty."""
+    return new_database(postgres)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -28,12 +29,14 @@ REFRESH_POINTS = (
 )  # fmt: skip
 
 
-def run(folder: Path, *actions: str, dies: bool = False) -> list[dict[str, Any]]:
+def run(
+    folder: Path, *actions: str, dies: bool = False, environment: dict[str, str] | None = None
+) -> list[dict[str, Any]]:
     """The worker's answers, in order."""
-    environment = {key: value for key, value in os.environ.items() if key != "HEADRACE_FAILPOINT"}
+    variables = {key: value for key, value in os.environ.items() if key != "HEADRACE_FAILPOINT"}
     done = subprocess.run(
         [sys.executable, str(WORKER), str(folder), *actions],
-        capture_output=True, text=True, env=environment, timeout=500, check=False,
+        capture_output=True, text=True, env=variables | (environment or {}), timeout=500, check=False,
     )  # fmt: skip
     expected = -signal.SIGKILL if dies else 0
     assert done.returncode == expected, f"exit {done.returncode}: {done.stdout[-2000:]} {done.stderr[-3000:]}"
@@ -97,6 +100,27 @@ def test_kill_during_full_write_fold_create_and_drop(folder: Path) -> None:
     settled(answers[1])
 
 
+@pytest.mark.timeout(900)
+def test_kill_while_a_query_is_replaced(folder: Path) -> None:
+    replace = "sql CREATE OR REPLACE DYNAMIC TABLE clean AS SELECT id, lower(kind) AS kind, amount FROM raw"
+    widen = "sql ALTER DYNAMIC TABLE clean ADD COLUMN double_amount AS amount * 2"
+    look = ("sql DESC clean", "sql VERIFY DYNAMIC TABLE clean", "sql SELECT min(kind) FROM clean", "settle")
+
+    def looked(answers: list[dict[str, Any]]) -> tuple[int, str]:
+        described, verified, kinds = (next(iter(answer.values())) for answer in answers[:3])
+        assert verified[0][1] == "EQUAL"
+        settled(answers[3])
+        return len(described), kinds[0][0]
+
+    # Before the commit of the new contents: nothing happened.
+    run(folder, "settle", "fail after-intent", replace, dies=True)
+    assert looked(run(folder, *look, "fail after-commit", replace, dies=True)) == (3, "K0")
+    # After it: everything did, also the view.
+    assert looked(run(folder, *look, "fail after-intent", widen, dies=True)) == (3, "k0")
+    assert looked(run(folder, *look, "fail after-commit", widen, dies=True)) == (3, "k0")
+    assert looked(run(folder, *look)) == (4, "k0")
+
+
 @pytest.mark.timeout(600)
 def test_operations_database_deleted(folder: Path) -> None:
     run(folder, "settle", "change 300")
@@ -107,6 +131,38 @@ def test_operations_database_deleted(folder: Path) -> None:
     # The frontier was read from the tables' own logs: no full refresh was needed.
     assert verdict["modes"] == ["INCREMENTAL", "INCREMENTAL"]
     assert len(answers[1]["sql SHOW DYNAMIC TABLES"]) == 2
+
+
+@pytest.mark.timeout(600)
+def test_a_lake_with_its_operations_database_on_postgresql(tmp_path: Path, postgres_url: str) -> None:
+    on_postgres = {"HEADRACE_DATABASE_URL": postgres_url}
+    run(tmp_path / "lake", "setup", "change 1", "fail after-commit", "refresh", dies=True, environment=on_postgres)
+    answers = run(tmp_path / "lake", "settle", "history", environment=on_postgres)
+    assert settled(answers[0])["modes"] == ["NO_DATA", "INCREMENTAL"]
+    assert {row[1] for row in answers[1]["history"]} == {"SUCCEED"}
+    assert not list((tmp_path / "lake").glob("*.db")), "nothing was kept in SQLite"
+
+
+@pytest.mark.timeout(600)
+def test_a_full_disk(tmp_path: Path) -> None:
+    """The lake is on a small disk of its own, in a mount namespace that ends with the process."""
+    lake = tmp_path / "lake"
+    mount = f"mount -t tmpfs -o size=64m tmpfs {tmp_path}"
+    actions = ("setup", "change 1", "fill", "refused REFRESH DYNAMIC TABLE clean", "sql SELECT count(*) FROM clean",
+               "refused INSERT INTO raw VALUES (7, 'x', 1)", "free", "settle", "history")  # fmt: skip
+    worker = shlex.join([sys.executable, str(WORKER), str(lake), *actions])
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f"{mount} && exec {worker}"],
+        capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{done.stdout[-2000:]} {done.stderr[-3000:]}"
+    answers = {name: found for line in done.stdout.splitlines() for name, found in json.loads(line).items()}
+    for text in ("REFRESH DYNAMIC TABLE clean", "INSERT INTO raw VALUES (7, 'x', 1)"):
+        assert "disk" in answers[f"refused {text}"]["message"].lower(), answers
+    assert answers["sql SELECT count(*) FROM clean"] == [["36"]], "still readable"
+    settled(answers)
+    assert answers["settle"]["modes"] == ["INCREMENTAL", "INCREMENTAL"]
+    assert {row[1] for row in answers["history"]} <= {"SUCCEED", "FAILED"}, "nothing is left running"
 
 
 def test_a_second_process_is_told_who_holds_the_lake(shared_lake: Any) -> None:

@@ -1,18 +1,23 @@
 """A process of its own for the fault tests: `worker.py LAKE ACTION…`. Prints one JSON line for each action.
 
 Actions: `setup`, `change N` (new rows), `refresh` (dying where the action `fail NAME` before it says), `sql TEXT`,
-`settle` (refresh both tables and verify them), `history`.
+`refused TEXT` (a statement that must end in an error of ours), `settle` (refresh both tables and verify them),
+`history`, `fill` (write until the lake's disk is full), `free` (undo that).
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import sys
 
 import headrace
 from headrace import Lake
+from headrace.errors import HeadraceError
 
+FILLER = "filler"
 TABLES = ("clean", "totals")
 
 
@@ -52,6 +57,35 @@ def history(lake: Lake) -> object:
     return [list(row) for row in result.rows]
 
 
+def refused(lake: Lake, text: str) -> object:
+    try:
+        return {"answer": [list(map(str, row)) for row in lake.sql(text).rows]}
+    except HeadraceError as error:
+        return {"code": error.code, "message": error.message}
+
+
+def fill(lake: Lake) -> object:
+    """Take every byte that is left, the last ones one by one."""
+    block = 1 << 20
+    with (lake.settings.path / FILLER).open("ab", buffering=0) as filler:
+        while block:
+            try:
+                filler.write(b"x" * block)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                block //= 2
+    return shutil.disk_usage(lake.settings.path).free
+
+
+def free(lake: Lake) -> object:
+    (lake.settings.path / FILLER).unlink()
+    return shutil.disk_usage(lake.settings.path).free
+
+
+PLAIN = {"setup": setup, "refresh": refresh, "settle": settle, "history": history, "fill": fill, "free": free}
+
+
 def main(folder: str, actions: list[str]) -> None:
     quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
     with headrace.open(folder, spark_master="local[2]", driver_memory="2g", spark_settings=quick) as lake:
@@ -62,9 +96,12 @@ def main(folder: str, actions: list[str]) -> None:
                 continue
             if name == "sql":
                 found: object = [list(map(str, row)) for row in lake.sql(argument).rows]
+            elif name == "change":
+                found = change(lake, int(argument))
+            elif name == "refused":
+                found = refused(lake, argument)
             else:
-                call = {"setup": setup, "refresh": refresh, "settle": settle, "history": history}
-                found = change(lake, int(argument)) if name == "change" else call[name](lake)
+                found = PLAIN[name](lake)
             print(json.dumps({action: found}), flush=True)
 
 

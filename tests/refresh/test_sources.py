@@ -147,6 +147,30 @@ def test_a_diamond_reads_versions_that_agree(lake: Lake) -> None:
     assert refresh(lake, "joined")["refresh_mode"] == "NO_DATA"
 
 
+def test_a_source_created_again_below_a_diamond(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE base (k INT, v INT); INSERT INTO base VALUES (1, 1), (2, 2);
+        CREATE DYNAMIC TABLE left_side AS SELECT k, sum(v) AS s FROM base GROUP BY k;
+        CREATE DYNAMIC TABLE right_side AS SELECT k, count(*) AS n FROM base GROUP BY k;
+        CREATE DYNAMIC TABLE joined AS SELECT l.k, l.s, r.n FROM left_side l JOIN right_side r ON r.k = l.k;
+        DROP TABLE base;
+        CREATE TABLE base (k INT, v INT); INSERT INTO base VALUES (1, 7)
+        """
+    )
+    with pytest.raises(HeadraceError, match="was dropped and created again"):
+        lake.sql("VERIFY DYNAMIC TABLE left_side")
+    assert refresh(lake, "left_side")["refresh_mode"] == "FULL"
+    # One branch holds the old table's rows, the other the new one's: versions of the same number are not the same.
+    waiting = refresh(lake, "joined")
+    assert waiting["refresh_mode"] == "NO_DATA"
+    assert "was dropped and created again" in waiting["reason"]
+    assert sorted(lake.sql("SELECT * FROM joined").rows) == [(1, 1, 1), (2, 2, 1)]
+    refresh(lake, "right_side")
+    refresh(lake, "joined")
+    assert lake.sql("SELECT * FROM joined").rows == [(1, 7, 1)]
+
+
 def test_a_chain_passes_updates_deletes_folds_and_full_refreshes_on(lake: Lake) -> None:
     lake.sql(
         """

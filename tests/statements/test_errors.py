@@ -68,6 +68,7 @@ CASES = [
 # One process runs all of this file: its tests share what the first of them sets up.
 pytestmark = pytest.mark.xdist_group("errors")
 
+
 @pytest.fixture(scope="module")
 def prepared(shared_lake: Lake) -> Lake:
     shared_lake.sql(

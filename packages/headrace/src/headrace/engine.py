@@ -60,7 +60,8 @@ class Lake:
         # Spark and everything that imports it is loaded here, not with the package: `headrace --help` stays quick.
         from headrace.refresh.runner import Runner
         from headrace.statements.context import Context
-        from headrace.statements.definitions import create_view, rebind
+        from headrace.statements.reading import rebind
+        from headrace.statements.replacing import adopt
         from headrace.statements.startup import prepare
         from headrace.storage.delta import DeltaLogs
         from headrace.storage.spark import start_spark, stop_spark
@@ -77,7 +78,7 @@ class Lake:
                 owner=f"{socket.gethostname()}:{os.getpid()}",
                 lease_seconds=self.settings.lease_seconds,
                 rebind=lambda table: rebind(context, table),
-                reloaded=lambda table: create_view(context, table),
+                reloaded=lambda table: adopt(context, table),
                 progress=self._progress,
                 zone=ZoneInfo(self.settings.timezone),
                 clock=_now,

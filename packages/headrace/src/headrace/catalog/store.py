@@ -6,58 +6,29 @@ touches a table's lease or intents first locks that table's row, always in this 
 
 from __future__ import annotations
 
-import os
 import re
-import sqlite3
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel
-from sqlalchemy import (
-    URL,
-    Connection,
-    Engine,
-    Select,
-    case,
-    create_engine,
-    delete,
-    event,
-    func,
-    inspect,
-    make_url,
-    select,
-    text,
-    update,
-)
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy import Connection, Select, case, delete, func, select, update
+from sqlalchemy.exc import IntegrityError
 
-from headrace.catalog import migrations
-from headrace.catalog.models import IntentRow, LeaseRow, Model, RefreshRow, TableRow, VClusterRow, WorkspaceRow
+from headrace.catalog.database import PATIENCE_SECONDS, Database
+from headrace.catalog.models import IntentRow, LeaseRow, RefreshRow, TableRow, VClusterRow, WorkspaceRow
 from headrace.catalog.records import DynamicTable, Intent, RefreshRecord, State
-from headrace.errors import AlreadyExists, BadSetting, Bug, EnvironmentFault, NotFound, RefreshRunning, UserError
+from headrace.errors import AlreadyExists, Bug, NotFound, RefreshRunning, UserError
 from headrace.names import TableName
 from headrace.plan.nodes import Frozen
-from headrace.settings import masked
 
 KEPT_INTENTS = 100
-PATIENCE_SECONDS = 60.0
 FINISHED: tuple[State, ...] = ("SUCCEED", "FAILED")
 UNFINISHED: tuple[State, ...] = tuple(state for state in get_args(State) if state not in FINISHED)
 
-_MIGRATION_LOCK = 0x48656164  # PostgreSQL's advisory locks have numbers; this is "Head".
-_WRITES = "headrace_writes"
 _WORKSPACE = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)*")
 
-Result = TypeVar("Result")
 Record = TypeVar("Record", bound=BaseModel)
-AnyInsert = sqlite.Insert | postgresql.Insert
 
 
 class Lease(Frozen):
@@ -89,34 +60,23 @@ class CatalogReader(Protocol):
 class Store(CatalogReader):
     """Reads and writes; shared by all threads of a process. Timestamps are aware, and come back in UTC."""
 
-    def __init__(self, engine: Engine, patience: float) -> None:
-        self._engine = engine
-        self._writing = engine.execution_options(**{_WRITES: True})
-        self._patience = patience
-        self._postgres = engine.dialect.name == "postgresql"
-        # SQLite's own waiting is unfair and sleeps up to 0.1 s; among our threads a lock does better.
-        self._turn = threading.Lock()
-        self._put_table = self._upsert(TableRow, keep=("fence",))
-        self._put_lease = self._upsert(LeaseRow)
-        self._put_intent = self._upsert(IntentRow)
-        self._put_refresh = self._upsert(RefreshRow)
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._put_table = database.upsert(TableRow, keep=("fence",))
+        self._put_lease = database.upsert(LeaseRow)
+        self._put_intent = database.upsert(IntentRow)
+        self._put_refresh = database.upsert(RefreshRow)
         # A late "it runs now" must not reopen what has ended.
-        self._put_unfinished = self._upsert(RefreshRow, only_if=RefreshRow.state.in_(UNFINISHED))
+        self._put_unfinished = database.upsert(RefreshRow, only_if=RefreshRow.state.in_(UNFINISHED))
 
     @classmethod
     def open(cls, url: str, *, patience: float = PATIENCE_SECONDS) -> Store:
         """Connect, creating or migrating the schema first. `patience` is how many seconds a locked or vanished
         database is waited for, later on; opening itself waits only for locks."""
-        store = cls(_engine(_parsed(url), patience), patience)
-        try:
-            store._migrate()
-        except BaseException:
-            store.close()
-            raise
-        return store
+        return cls(Database.open(url, patience=patience))
 
     def close(self) -> None:
-        self._engine.dispose()
+        self._database.close()
 
     # ---- dynamic tables
 
@@ -150,13 +110,13 @@ class Store(CatalogReader):
             connection.execute(self._put_table, values)
 
         try:
-            self._write(work)
+            self._database.write(work)
         except IntegrityError:  # PostgreSQL: another process took the name after we looked.
             raise taken from None
 
     def drop_table(self, table_id: str) -> None:
         """Forget the definition, its lease and its intents; its history stays."""
-        self._write(lambda connection: connection.execute(delete(TableRow).where(TableRow.id == table_id)))
+        self._database.write(lambda connection: connection.execute(delete(TableRow).where(TableRow.id == table_id)))
 
     # ---- leases
 
@@ -184,7 +144,7 @@ class Store(CatalogReader):
             connection.execute(self._put_lease, {**values, "expires_at": now + timedelta(seconds=seconds)})
             return int(fencing)
 
-        return self._write(work)
+        return self._database.write(work)
 
     def renew_lease(self, table_id: str, fencing: int, seconds: float, now: datetime) -> bool:
         """False when another has taken the lease over. One that ran out but was not taken is still ours."""
@@ -193,15 +153,15 @@ class Store(CatalogReader):
             .where(LeaseRow.table_id == table_id, LeaseRow.fencing == fencing)
             .values(expires_at=_moment(now) + timedelta(seconds=seconds))
         )
-        return self._write(lambda connection: connection.execute(renew).rowcount == 1)
+        return self._database.write(lambda connection: connection.execute(renew).rowcount == 1)
 
     def release_lease(self, table_id: str, fencing: int) -> None:
         """Does nothing when another has taken it over."""
-        self._write(lambda connection: connection.execute(_release(table_id, fencing)))
+        self._database.write(lambda connection: connection.execute(_release(table_id, fencing)))
 
     def lease(self, table_id: str) -> Lease | None:
         """The lease as it stands, run out or not."""
-        return self._read(lambda connection: self._read_lease(connection, table_id))
+        return self._database.read(lambda connection: self._read_lease(connection, table_id))
 
     # ---- intents
 
@@ -226,7 +186,7 @@ class Store(CatalogReader):
                 )
             connection.execute(self._put_intent, values)
 
-        self._write(work)
+        self._database.write(work)
 
     def intent(self, table_id: str, sequence: int) -> Intent | None:
         found = self._intents(_select_intents(table_id).where(IntentRow.sequence == sequence))
@@ -239,7 +199,7 @@ class Store(CatalogReader):
 
     def settle(self, table_id: str, sequence: int) -> None:
         """Mark that the intent's commit is known to be in the table."""
-        self._write(lambda connection: self._settle(connection, table_id, sequence))
+        self._database.write(lambda connection: self._settle(connection, table_id, sequence))
 
     def forget_intent(self, table_id: str, sequence: int) -> None:
         forget = delete(IntentRow).where(IntentRow.table_id == table_id, IntentRow.sequence == sequence)
@@ -248,7 +208,7 @@ class Store(CatalogReader):
             self._lock_table(connection, table_id)
             connection.execute(forget)
 
-        self._write(work)
+        self._database.write(work)
 
     # ---- refresh history
 
@@ -257,7 +217,7 @@ class Store(CatalogReader):
         if record.state in FINISHED:
             raise Bug(f"start_refresh was given the finished refresh {record.job_id}.")
         values = _refresh_values(record)
-        self._write(lambda connection: connection.execute(self._put_unfinished, values))
+        self._database.write(lambda connection: connection.execute(self._put_unfinished, values))
 
     def finish_refresh(
         self,
@@ -281,7 +241,7 @@ class Store(CatalogReader):
             if release is not None:
                 connection.execute(_release(*release))
 
-        self._write(work)
+        self._database.write(work)
 
     def record_no_data(self, record: RefreshRecord) -> None:
         """Record a refresh that found nothing new, in one transaction and without a lease.
@@ -311,7 +271,7 @@ class Store(CatalogReader):
     def prune_history(self, before: datetime) -> int:
         """Delete finished refreshes that started before this time; returns how many."""
         old = delete(RefreshRow).where(RefreshRow.start_time < _moment(before), RefreshRow.state.in_(FINISHED))
-        return self._write(lambda connection: connection.execute(old).rowcount)
+        return self._database.write(lambda connection: connection.execute(old).rowcount)
 
     # ---- workspaces and virtual clusters
 
@@ -325,8 +285,8 @@ class Store(CatalogReader):
                 f"'{name}' is no name for a workspace.",
                 hint="Use letters and digits, with single underscores between them, at most 100 characters.",
             )
-        add = self._insert(WorkspaceRow).on_conflict_do_nothing()
-        self._write(lambda connection: connection.execute(add, {"name": name.lower()}))
+        add = self._database.insert(WorkspaceRow).on_conflict_do_nothing()
+        self._database.write(lambda connection: connection.execute(add, {"name": name.lower()}))
 
     def vclusters(self) -> tuple[str, ...]:
         return self._names(select(VClusterRow.name).order_by(VClusterRow.name))
@@ -336,19 +296,8 @@ class Store(CatalogReader):
 
     # ---- pieces of transactions
 
-    def _insert(self, model: type[Model]) -> AnyInsert:
-        return postgresql.insert(model) if self._postgres else sqlite.insert(model)
-
-    def _upsert(self, model: type[Model], keep: tuple[str, ...] = (), only_if: Any = None) -> AnyInsert:
-        """Insert, or where the key exists replace everything but `keep`."""
-        insert = self._insert(model)
-        keys = [column.name for column in inspect(model).primary_key]
-        columns = [column.name for column in inspect(model).columns if column.name not in keep]
-        replace = {name: insert.excluded[name] for name in columns if name not in keys}
-        return insert.on_conflict_do_update(index_elements=keys, set_=replace, where=only_if)
-
     def _lock_table(self, connection: Connection, table_id: str) -> None:
-        if self._postgres:
+        if self._database.is_postgres:
             connection.execute(select(TableRow.id).where(TableRow.id == table_id).with_for_update())
 
     def _settle(self, connection: Connection, table_id: str, sequence: int) -> None:
@@ -364,84 +313,19 @@ class Store(CatalogReader):
         return None if row is None else Lease(**row._mapping)
 
     def _definitions(self, wanted: Select[str]) -> list[DynamicTable]:
-        rows = self._read(lambda connection: connection.execute(wanted).scalars().all())
+        rows = self._database.read(lambda connection: connection.execute(wanted).scalars().all())
         return [_utc(DynamicTable.model_validate_json(row)) for row in rows]
 
     def _intents(self, wanted: Select[str, bool]) -> list[Intent]:
-        rows = self._read(lambda connection: connection.execute(wanted).all())
+        rows = self._database.read(lambda connection: connection.execute(wanted).all())
         return [Intent.model_validate_json(row.payload).model_copy(update={"settled": row.settled}) for row in rows]
 
     def _refreshes(self, wanted: Select[str]) -> list[RefreshRecord]:
-        rows = self._read(lambda connection: connection.execute(wanted).scalars().all())
+        rows = self._database.read(lambda connection: connection.execute(wanted).scalars().all())
         return [_utc(RefreshRecord.model_validate_json(row)) for row in rows]
 
     def _names(self, wanted: Select[str]) -> tuple[str, ...]:
-        return self._read(lambda connection: tuple(connection.execute(wanted).scalars()))
-
-    # ---- transactions
-
-    def _read(self, work: Callable[[Connection], Result]) -> Result:
-        return self._patiently(lambda: self._once(self._engine, work))
-
-    def _write(self, work: Callable[[Connection], Result]) -> Result:
-        if self._postgres:
-            return self._patiently(lambda: self._once(self._writing, work))
-        if not self._turn.acquire(timeout=self._patience):
-            raise self._fault(None, "other threads of this process have kept it busy")
-        try:
-            return self._patiently(lambda: self._once(self._writing, work))
-        finally:
-            self._turn.release()
-
-    def _once(self, engine: Engine, work: Callable[[Connection], Result]) -> Result:
-        with engine.connect() as connection, connection.begin() as transaction:
-            result = work(connection)
-            try:
-                transaction.commit()
-            except DBAPIError as error:
-                # It may have been committed or not; doing it again is not ours to decide.
-                raise self._fault(error) from error
-        return result
-
-    def _patiently(self, attempt: Callable[[], Result]) -> Result:
-        """Try again while PostgreSQL is away. A failed attempt has left nothing behind. (SQLite waits by itself.)"""
-        deadline = time.monotonic() + self._patience
-        pause = 0.05
-        while True:
-            try:
-                return attempt()
-            except IntegrityError:
-                raise
-            except SQLAlchemyError as error:
-                if not (self._postgres and _is_away(error)) or time.monotonic() + pause > deadline:
-                    raise self._fault(error) from error
-            time.sleep(pause)
-            pause = min(pause * 2, 2.0)
-
-    def _fault(self, error: SQLAlchemyError | None, reason: str | None = None) -> EnvironmentFault:
-        return _fault(self._engine.url, error, reason)
-
-    # ---- opening
-
-    def _migrate(self) -> None:
-        with _as_faults(self._engine.url):
-            if not self._postgres:
-                _use_wal(self._engine, self._patience)
-            with self._engine.begin() as connection:
-                if _revision(connection) == migrations.HEAD:
-                    return
-            with self._writing.begin() as connection:
-                if self._postgres:
-                    connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
-                revision = _revision(connection)  # Another process may have migrated while we waited.
-                if revision is not None and revision not in migrations.known_revisions():
-                    raise EnvironmentFault(
-                        f"The operations database {_shown_url(self._engine.url)} was written by a newer version of "
-                        f"Headrace (schema {revision}; this version knows up to {migrations.HEAD}).",
-                        hint="Upgrade Headrace, or use another database_url.",
-                    )
-                if revision != migrations.HEAD:
-                    migrations.upgrade(connection)
+        return self._database.read(lambda connection: tuple(connection.execute(wanted).scalars()))
 
 
 def _named(name: TableName) -> Any:
@@ -483,125 +367,3 @@ def _utc(record: Record) -> Record:
 
 def _shown(moment: datetime) -> str:
     return moment.isoformat(sep=" ", timespec="seconds")
-
-
-def _revision(connection: Connection) -> str | None:
-    """The schema's revision; None for a database without one."""
-    if not inspect(connection).has_table("alembic_version"):
-        return None
-    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-
-
-# ---- connections
-
-
-def _parsed(url: str) -> URL:
-    if url.startswith("sqlite:///") and url != "sqlite:///" and not url.startswith("sqlite:///:memory:"):
-        return URL.create("sqlite", database=os.path.abspath(url.removeprefix("sqlite:///")))
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        parsed = None
-    if parsed is not None and parsed.drivername in ("postgresql", "postgresql+psycopg"):
-        return parsed.set(drivername="postgresql+psycopg")
-    raise BadSetting(
-        f"The database URL '{masked(url)}' cannot be used.",
-        hint="Write sqlite:///path/headrace.db or postgresql://user:password@host:5432/database.",
-    )
-
-
-def _engine(url: URL, patience: float) -> Engine:
-    if url.get_backend_name() == "postgresql":
-        # Connections are tried before use: a restarted server must not fail the first statement after it.
-        wanted = {"connect_timeout": "10", "application_name": "headrace"}
-        url = url.update_query_dict({key: value for key, value in wanted.items() if key not in url.query})
-        return create_engine(url, pool_pre_ping=True, pool_timeout=max(patience, 1))
-    folder = Path(str(url.database)).parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise EnvironmentFault(
-            f"The folder {folder} for the operations database cannot be made: {error.strerror}.",
-            hint="Choose another path or database_url, or mend its permissions.",
-        ) from error
-    engine = create_engine(url, connect_args={"timeout": patience}, pool_timeout=max(patience, 1))
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # The driver's own BEGIN comes too late and is not IMMEDIATE.
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA foreign_keys=ON")
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(_WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _use_wal(engine: Engine, patience: float) -> None:
-    """Switch the file to write-ahead logging, for good. SQLite does not wait for other users here, so we do."""
-    deadline = time.monotonic() + patience
-    while True:
-        connection = engine.raw_connection()
-        try:
-            connection.cursor().execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-        finally:
-            connection.close()
-        time.sleep(0.02)
-
-
-# ---- faults
-
-
-def _is_away(error: SQLAlchemyError) -> bool:
-    """Whether PostgreSQL could not be reached or went away, and so may come back."""
-    if not isinstance(error, DBAPIError):
-        return False
-    state = getattr(error.orig, "sqlstate", None)
-    # 57P01 to 57P03 are shutdown, crash and start-up; class 08 is the connection; without a state it never stood.
-    gone = isinstance(error, OperationalError) and (state is None or state.startswith(("08", "57P")))
-    return gone or error.connection_invalidated
-
-
-@contextmanager
-def _as_faults(url: URL) -> Iterator[None]:
-    try:
-        yield
-    except (SQLAlchemyError, sqlite3.Error) as error:
-        raise _fault(url, error) from error
-
-
-def _shown_url(url: URL) -> str:
-    return masked(url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True))
-
-
-_HINTS = (
-    (r"locked|busy", "Another program has it open for writing: end it, then try again."),
-    (r"disk is full|no space", "Free some disk space, then try again."),
-    (r"readonly|read-only|unable to open|permission", "Check that the file and its folder may be written to."),
-    (r"not a database|malformed", "Move the file away and start again: what can be is rebuilt from the tables."),
-    (r"password|authentication|no pg_hba", "Check the user and password in database_url."),
-    (r"does not exist", "Create the database or user that database_url names."),
-)
-
-
-def _fault(url: URL, error: Exception | None, reason: str | None = None) -> EnvironmentFault:
-    """What went wrong in the driver's own words, without the statement, its values or the password."""
-    if isinstance(error, PoolTimeout):
-        reason = "all connections have been in use for too long"
-    elif error is not None:
-        first = str((error.orig if isinstance(error, DBAPIError) else error) or error).strip().splitlines()
-        reason = first[0] if first else type(error).__name__
-    reason = (reason or "").rstrip(".")
-    if url.password:
-        reason = reason.replace(str(url.password), "***")
-    fallback = "Check that the database runs and that database_url is right, then try again."
-    hint = next((hint for pattern, hint in _HINTS if re.search(pattern, reason, re.IGNORECASE)), fallback)
-    return EnvironmentFault(f"The operations database {_shown_url(url)} cannot be used: {reason}.", hint=hint)

@@ -109,8 +109,8 @@ class Runner:
 
         def candidates() -> Iterator[Candidate]:
             oldest = None
-            for limit in (4, None):
-                for commit in self._logs.history(source.path, limit):
+            for look in (self._logs.recent, self._logs.history):
+                for commit in look(source.path):
                     note = read_note(commit.user_metadata)
                     if note is not None and not note.fold and (oldest is None or commit.version < oldest):
                         oldest = commit.version
@@ -239,7 +239,6 @@ class Runner:
         require_sequence(self._logs.sequence(table.storage_path, app_id(table)), sequence, table.storage_path)
         if table.stale_reason is not None:
             self._reloaded(table)
-            self._store.put_table(table.model_copy(update={"stale_reason": None}))
         change_rows = [source.rows for source in decision.ranges if source.changed]
         profile = {
             "sequence": sequence,

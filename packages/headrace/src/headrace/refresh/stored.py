@@ -71,7 +71,7 @@ def read_stored(logs: DeltaLogs, table: DynamicTable) -> Stored:
     path = table.storage_path
     version = logs.snapshot(path).version
     sequence = logs.sequence(path, app_id(table)) or 0
-    commits = logs.history(path, 4)
+    commits = logs.recent(path)
     if not any(read_note(commit.user_metadata) for commit in commits):
         commits = logs.history(path)
     foreign: str | None = None

@@ -21,7 +21,7 @@ from headrace.errors import NotAllowed
 from headrace.ivm.sources import SourceRange, read_version
 from headrace.names import quote
 from headrace.refresh.compute import evaluated
-from headrace.refresh.stored import read_stored
+from headrace.refresh.stored import Stored, read_stored
 from headrace.storage.delta import DeltaLogs
 
 TOLERANCE = 1e-9
@@ -43,18 +43,13 @@ class Verdict:
 def verify(spark: SparkSession, logs: DeltaLogs, table: DynamicTable, today: str) -> Verdict:
     """Compare the table with its query at the frontier that the table's last commit records."""
     stored = read_stored(logs, table)
-    if stored.note is None:
-        why = stored.distrust or "it was never loaded"
+    why = _unverifiable(logs, table, stored, today)
+    if why is not None or stored.note is None:
         raise NotAllowed(
             f"{table.table_name} cannot be verified: {why}.",
             hint=f"Run REFRESH DYNAMIC TABLE {table.table_name} first.",
         )
     frontier = stored.note.frontier
-    if frontier.date is not None and frontier.date != today:
-        raise NotAllowed(
-            f"{table.table_name} was computed for {frontier.date}; its query uses current_date, which is {today} now.",
-            hint=f"Run REFRESH DYNAMIC TABLE {table.table_name} first.",
-        )
     versions = {source.path: logs.readable(source.path, source.version) for source in frontier.sources}
     expected = evaluated(spark, logs, table.query, versions)
     itself = SourceRange(table.storage_path, True, None, stored.version, True, False, None)
@@ -65,6 +60,22 @@ def verify(spark: SparkSession, logs: DeltaLogs, table: DynamicTable, today: str
     compared = _compare(expected, actual, table)
     shown = {source.name: frontier.version_of(source.path) or 0 for source in table.query.sources}
     return Verdict(not compared.missing and not compared.unexpected, *compared, stored.version, shown)
+
+
+def _unverifiable(logs: DeltaLogs, table: DynamicTable, stored: Stored, today: str) -> str | None:
+    """Why the contents have nothing to be compared with."""
+    if stored.note is None:
+        return stored.distrust or "it was never loaded"
+    if stored.note.generation != table.generation:
+        return "its query was replaced and not loaded since"
+    frontier = stored.note.frontier
+    if frontier.date is not None and frontier.date != today:
+        return f"it was computed for {frontier.date}, and its query uses current_date, which is {today} now"
+    names = {source.path: source.name for source in table.query.sources}
+    for source in frontier.sources:
+        if logs.snapshot(source.path).table_id != source.table_id:
+            return f"{names.get(source.path, source.path)} was dropped and created again since its last refresh"
+    return None
 
 
 class _Compared(NamedTuple):

@@ -17,7 +17,7 @@ from headrace.result import Result, done, from_frame
 from headrace.sql import rewrite
 from headrace.sql import statements as sql
 from headrace.sql.parser import parse
-from headrace.statements import definitions, describe, explaining, listing
+from headrace.statements import altering, creating, describe, dropping, explaining, listing, storing
 from headrace.statements.context import Context
 from headrace.storage.errors import short_message
 
@@ -75,7 +75,7 @@ def _position(error: PySparkException, message: str, text: str) -> Position | No
 
 def _create_dynamic(context: Context, statement: sql.CreateDynamicTable) -> Result:
     existed = context.dynamic(statement.name) is not None
-    table, record = definitions.create(context, statement)
+    table, record = creating.create(context, statement)
     if record is not None:
         how = f" ({table.query.unsupported}: each refresh is FULL)" if table.query.plan is None else ""
         verb = "replaced" if existed else "created"
@@ -99,12 +99,12 @@ def _refresh(context: Context, statement: sql.RefreshDynamicTables) -> Result:
 
 
 def _alter(context: Context, statement: sql.AlterDynamicTable) -> Result:
-    return done(definitions.alter(context, statement))
+    return done(altering.alter(context, statement))
 
 
 def _drop_dynamic(context: Context, statement: sql.DropDynamicTable) -> Result:
     name = context.resolve(statement.name)
-    dropped = definitions.drop(context, statement.name, statement.if_exists)
+    dropped = dropping.drop(context, statement.name, statement.if_exists)
     return done(f"Dynamic table {name} dropped." if dropped else f"There is no dynamic table {name}; nothing was done.")
 
 
@@ -136,7 +136,7 @@ def _drop_schema(context: Context, statement: sql.DropSchema) -> Result:
             f"Schema {workspace}.{schema} holds {len(inside)} dynamic tables.", hint="Drop them first, or add CASCADE."
         )
     for table in inside:
-        definitions.drop_table(context, table)
+        dropping.drop_table(context, table)
     guard = "IF EXISTS " if statement.if_exists else ""
     cascade = " CASCADE" if statement.cascade else ""
     context.spark.sql(f"DROP SCHEMA {guard}{quote(database)}{cascade}")
@@ -174,7 +174,7 @@ def _restore(context: Context, statement: sql.RestoreTable) -> Result:
     result = from_frame(context.spark.sql(f"RESTORE TABLE {place} TO {when}"), context.settings.timezone)
     if table is not None:
         context.logs.forget(table.storage_path)
-        definitions.set_storage_properties(context, table)
+        storing.set_storage_properties(context, table)
     return result
 
 

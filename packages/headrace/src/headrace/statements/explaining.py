@@ -14,7 +14,7 @@ from headrace.refresh.verify import verify
 from headrace.result import Result, from_rows
 from headrace.sql import statements as sql
 from headrace.statements.context import Context
-from headrace.statements.definitions import read
+from headrace.statements.reading import read
 
 _EXPLAIN = [("section", pa.string()), ("item", pa.string()), ("value", pa.string())]
 _VERIFY = [

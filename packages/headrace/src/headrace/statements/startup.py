@@ -6,15 +6,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from headrace.catalog.records import DynamicTable
 from headrace.errors import NotFound
 from headrace.names import quote
 from headrace.refresh.recovery import settle_unfinished
 from headrace.refresh.stored import read_stored
 from headrace.statements.context import Context
-from headrace.statements.definitions import DEFINITION, DROPPED, FOLDER, create_view, drop_table
+from headrace.statements.dropping import drop_table
+from headrace.statements.replacing import settle_replacement
+from headrace.statements.storing import DROPPED, FOLDER, create_view, kept_definition
 
 
 def prepare(context: Context) -> None:
@@ -26,7 +25,7 @@ def prepare(context: Context) -> None:
     _finish_drops(context)
     _find_lost_definitions(context)
     settle_unfinished(context.store, context.logs, context.clock())
-    _finish_creations(context)
+    _finish_definitions(context)
 
 
 def _folder(context: Context) -> Path:
@@ -53,7 +52,7 @@ def _find_lost_definitions(context: Context) -> None:
     for storage in sorted(_folder(context).iterdir()):
         if storage.name.endswith(DROPPED) or str(storage) in known:
             continue
-        table = _definition_of(context, storage)
+        table = kept_definition(context, str(storage))
         if table is None or table.storage_path != str(storage) or context.store.table(table.table_name) is not None:
             # Not certain to be ours, of another place, or an older namesake: nothing is ever deleted on a guess.
             context.progress.tell(f"{storage} is no dynamic table of this lake; it is left alone.")
@@ -65,15 +64,7 @@ def _find_lost_definitions(context: Context) -> None:
         context.progress.tell(f"Found {table.table_name} again from its own storage.")
 
 
-def _definition_of(context: Context, storage: Path) -> DynamicTable | None:
-    try:
-        text = context.logs.snapshot(str(storage)).properties.get(DEFINITION)
-        return None if text is None else DynamicTable.model_validate_json(text)
-    except (NotFound, ValidationError):
-        return None
-
-
-def _finish_creations(context: Context) -> None:
+def _finish_definitions(context: Context) -> None:
     """A CREATE that died before its first load never happened; one that died before its view gets the view."""
     for table in context.store.tables():
         try:
@@ -87,7 +78,5 @@ def _finish_creations(context: Context) -> None:
                 drop_table(context, table)
             else:
                 create_view(context, table)
-        elif table.stale_reason is not None and stored.note is not None and stored.note.generation == table.generation:
-            # A replaced query was loaded, and then the process ended: only its view is missing.
-            create_view(context, table)
-            context.store.put_table(table.model_copy(update={"stale_reason": None}))
+        else:
+            settle_replacement(context, table, stored)

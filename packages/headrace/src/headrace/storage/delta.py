@@ -31,6 +31,7 @@ _QUIET_OPERATIONS = {
 }  # fmt: skip
 _MOST_PLAIN_FILES = 30
 """Spark lists up to 32 paths without a job of its own."""
+_RECENT = 4
 _REPLACING = {"CREATE OR REPLACE TABLE", "REPLACE TABLE"}
 
 
@@ -77,12 +78,13 @@ class Commit:
 
 
 class DeltaLogs:
-    """Opened logs, kept and updated: a repeated look costs about a millisecond."""
+    """Opened logs, kept and updated: a repeated look at an unchanged table costs two looks at the file system."""
 
     def __init__(self) -> None:
         self._tables: dict[str, tuple[DeltaTable, tuple[int, int, int] | None]] = {}
         self._lock = threading.RLock()
         self._snapshots: dict[str, tuple[DeltaTable, Snapshot]] = {}
+        self._recent: dict[str, tuple[DeltaTable, int, list[Commit]]] = {}
         self._effective: dict[str, tuple[int, int]] = {}
 
     def snapshot(self, path: str) -> Snapshot:
@@ -123,14 +125,24 @@ class DeltaLogs:
         with self._lock:
             return [_commit(entry) for entry in self._newest(path).history(limit)]
 
+    def recent(self, path: str) -> list[Commit]:
+        """The newest few commits, newest first: nearly always enough, and kept for the next look."""
+        with self._lock:
+            table = self._newest(path)
+            kept = self._recent.get(path)
+            if kept is None or kept[0] is not table or kept[1] != table.version():
+                kept = (table, table.version(), [_commit(entry) for entry in table.history(_RECENT)])
+                self._recent[path] = kept
+            return kept[2]
+
     def effective(self, path: str) -> int:
         """The newest version that changed any row: what came after it (OPTIMIZE, properties) needs no refresh."""
         newest = self.snapshot(path).version
         kept = self._effective.get(path)
         if kept is not None and kept[0] == newest:
             return kept[1]
-        for limit in (4, None):
-            commits = self.history(path, limit)
+        for look in (self.recent, self.history):
+            commits = look(path)
             found = next((commit.version for commit in commits if commit.changes != "none"), None)
             if found is not None:
                 break
@@ -201,11 +213,14 @@ class DeltaLogs:
         """Drop the kept handle, after a table was replaced or removed."""
         with self._lock:
             self._tables.pop(path, None)
+            self._recent.pop(path, None)
 
     def _newest(self, path: str) -> DeltaTable:
         kept = self._tables.get(path)
         if kept is not None and kept[1] is not None and _commit_mark(path, kept[0].version()) == kept[1]:
             table = kept[0]
+            if _commit_mark(path, table.version() + 1) is None:
+                return table
             try:
                 table.update_incremental()
             except (DeltaError, OSError):

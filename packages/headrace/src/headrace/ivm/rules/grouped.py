@@ -24,8 +24,8 @@ from headrace.ivm.rules.aggregate import affected
 from headrace.ivm.stages import Stages
 from headrace.ivm.state import select_named
 from headrace.names import quote
-from headrace.plan.pruning import names_in
 from headrace.plan.nodes import Column, Expression, Filter, Plan, Project
+from headrace.plan.pruning import names_in
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,157 @@
+"""CREATE DYNAMIC TABLE, with OR REPLACE and IF NOT EXISTS."""
+
+from __future__ import annotations
+
+import getpass
+import uuid
+from datetime import datetime
+
+from pyspark.errors import PySparkException
+
+from headrace import failpoints
+from headrace.catalog.records import DynamicTable, RefreshRecord
+from headrace.errors import AlreadyExists, NotFound, UserError
+from headrace.names import TableName
+from headrace.plan.query import Query
+from headrace.sql import statements as sql
+from headrace.statements.checking import check_properties, refuse_cycle, require_rule, require_vcluster
+from headrace.statements.context import Context
+from headrace.statements.reading import read, renamed
+from headrace.statements.replacing import replace_query
+from headrace.statements.storing import create_storage, create_view, remove_storage, save, storage_path
+from headrace.storage.errors import short_message
+
+
+def create(context: Context, statement: sql.CreateDynamicTable) -> tuple[DynamicTable, RefreshRecord | None]:
+    """The new (or kept, or replaced) table, and the record of its load when there was one."""
+    name = context.resolve(statement.name)
+    context.require_database((name.workspace, name.schema))
+    existing = context.store.table(name)
+    if existing is not None and statement.if_not_exists:
+        return existing, None
+    if existing is not None and not statement.or_replace:
+        raise AlreadyExists(
+            f"The dynamic table {name} exists already.", hint="Write CREATE OR REPLACE, or IF NOT EXISTS."
+        )
+    if existing is None and context.exists(name):
+        raise AlreadyExists(
+            f"{name} exists already and is not a dynamic table.", hint="Choose another name, or drop it."
+        )
+    wanted = _definition(context, statement, name, existing)
+    refuse_cycle(context, wanted)
+    require_rule(wanted)
+    if existing is not None:
+        return _replace(context, existing, wanted)
+    return wanted, _create(context, wanted)
+
+
+def _definition(
+    context: Context, statement: sql.CreateDynamicTable, name: TableName, existing: DynamicTable | None
+) -> DynamicTable:
+    vcluster = statement.vcluster or (existing.vcluster if existing is not None else "default")
+    require_vcluster(context, vcluster)
+    check_properties(statement.properties)
+    query = _with_columns(read(context, statement.query, statement.text, statement.query_offset), statement.columns)
+    for column in (*statement.partitioned_by, *statement.clustered_by):
+        if column.lower() not in {c.name.lower() for c in query.columns}:
+            raise NotFound(f"The query has no column '{column}' to partition or cluster by.")
+    now = context.clock()
+    table_id = existing.id if existing is not None else uuid.uuid4().hex
+    return DynamicTable(
+        id=table_id,
+        workspace=name.workspace,
+        schema_name=name.schema,
+        name=name.table,
+        query=query,
+        database=context.spark.catalog.currentDatabase(),
+        storage_path=existing.storage_path if existing is not None else storage_path(context, name, table_id),
+        comment=_kept(statement.comment, existing.comment if existing is not None else None),
+        column_comments=_column_comments(statement, query, existing),
+        properties=statement.properties,
+        partitioned_by=statement.partitioned_by,
+        clustered_by=statement.clustered_by,
+        interval_seconds=statement.interval_seconds,
+        start_with=_moment(context, statement.start_with),
+        vcluster=vcluster.lower(),
+        refresh_mode=statement.refresh_mode or "AUTO",
+        creator=existing.creator if existing is not None else getpass.getuser(),
+        created_at=existing.created_at if existing is not None else now,
+        modified_at=now,
+        generation=existing.generation if existing is not None else 1,
+        suspended=existing.suspended if existing is not None else False,
+        suspended_reason=existing.suspended_reason if existing is not None else None,
+    )
+
+
+def _kept(wanted: str | None, before: str | None) -> str | None:
+    return before if wanted is None else wanted
+
+
+def _column_comments(statement: sql.CreateDynamicTable, query: Query, existing: DynamicTable | None) -> dict[str, str]:
+    """Comments of columns that stay survive OR REPLACE; the statement's own win."""
+    names = {column.name for column in query.columns}
+    before = existing.column_comments if existing is not None else {}
+    kept = {name: comment for name, comment in before.items() if name in names}
+    return kept | {c.name: c.comment for c in statement.columns if c.comment is not None}
+
+
+def _with_columns(query: Query, columns: tuple[sql.DeclaredColumn, ...]) -> Query:
+    """The query with its columns under the names that CREATE lists."""
+    if not columns:
+        return query
+    if len(columns) != len(query.columns):
+        raise UserError(
+            f"The column list names {len(columns)} columns, and the query returns {len(query.columns)}.",
+            hint="List every column of the query, in order, or none.",
+        )
+    return renamed(query, [column.name for column in columns])
+
+
+def _moment(context: Context, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        found = context.spark.sql(f"SELECT CAST(unix_micros(CAST({text} AS TIMESTAMP)) AS BIGINT)").first()
+    except PySparkException as error:
+        raise UserError(f"START WITH needs a timestamp: {short_message(error)}") from error
+    if found is None or found[0] is None:
+        raise UserError(f"START WITH needs a timestamp, and {text} is none.")
+    return datetime.fromtimestamp(found[0] / 1_000_000, tz=context.clock().tzinfo)
+
+
+def _create(context: Context, table: DynamicTable) -> RefreshRecord | None:
+    create_storage(context, table)
+    failpoints.reach("create-after-storage")
+    record: RefreshRecord | None = None
+    try:
+        context.store.put_table(table)
+        if table.properties.get("initialize", "on_create").lower() != "on_schedule":
+            record = context.runner.refresh(table)
+        failpoints.reach("create-after-load")
+        create_view(context, table)
+    except BaseException:
+        context.store.drop_table(table.id)
+        remove_storage(context, table)
+        raise
+    return record
+
+
+def _replace(
+    context: Context, existing: DynamicTable, wanted: DynamicTable
+) -> tuple[DynamicTable, RefreshRecord | None]:
+    """OR REPLACE: a changed query is loaded anew; the same query keeps its data, whatever else changed."""
+    if same_meaning(existing.query, wanted.query) and existing.partitioned_by == wanted.partitioned_by:
+        kept = wanted.model_copy(update={"query": wanted.query, "stale_reason": existing.stale_reason})
+        save(context, kept)
+        create_view(context, kept)
+        return kept, None
+    return wanted, replace_query(context, existing, wanted, "The query was replaced.")
+
+
+def same_meaning(one: Query, other: Query) -> bool:
+    """Whether two queries give the same columns in the same way from the same tables."""
+    return (
+        one.bound == other.bound
+        and [(c.name, c.type) for c in one.columns] == [(c.name, c.type) for c in other.columns]
+        and [source.path for source in one.sources] == [source.path for source in other.sources]
+    )

@@ -1,0 +1,124 @@
+"""Where a dynamic table is kept: its storage folder, its definition beside the data, and the view that is its name."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+from deltalake import DeltaTable
+from deltalake import Schema as DeltaSchema
+from deltalake.exceptions import DeltaError
+from pydantic import ValidationError
+from pyspark.sql.types import StructType
+
+from headrace import failpoints
+from headrace.catalog.records import DynamicTable
+from headrace.errors import NotFound
+from headrace.ivm.layout import layout_of, schema_text, select_live
+from headrace.names import TableName, quote, quote_text
+from headrace.refresh.fold import partition_columns
+from headrace.statements.context import Context
+
+DEFINITION = "headrace.definition"
+DROPPED = ".dropped"
+FOLDER = "dynamic-tables"
+"""Under the warehouse. Spark allows no table name with a dash, so no table can ever lie there."""
+
+
+def storage_path(context: Context, name: TableName, table_id: str) -> str:
+    """Where a new table will lie: the name is for people who look, the id makes it unique."""
+    readable = re.sub(r"[^A-Za-z0-9_]+", "_", f"{name.database(context.home)}.{name.table}")[:80]
+    return str(Path(context.settings.warehouse).absolute() / FOLDER / f"{readable}-{table_id[:12]}")
+
+
+def create_storage(context: Context, table: DynamicTable) -> None:
+    """The empty storage table; its first version already carries the definition."""
+    layout = layout_of(table.query)
+    structure = StructType.fromDDL(schema_text(layout.columns))
+    configuration = {
+        "delta.enableChangeDataFeed": "true",
+        **_retention(context, table),
+        DEFINITION: definition_text(table),
+    }
+    Path(table.storage_path).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        DeltaTable.create(
+            table.storage_path,
+            schema=DeltaSchema.from_json(structure.json()),
+            partition_by=list(partition_columns(table)),
+            configuration=configuration,
+            raise_if_key_not_exists=False,
+        )
+    except (DeltaError, ValueError, TypeError):
+        # Types that delta-rs does not know (variant, for example).
+        writer = (
+            context.spark.createDataFrame([], schema_text(layout.columns))
+            .write.format("delta")
+            .partitionBy(*partition_columns(table))
+        )
+        for key, value in configuration.items():
+            if key.startswith("delta."):
+                writer = writer.option(key, value)
+        writer.save(table.storage_path)
+        set_storage_properties(context, table)
+
+
+def _retention(context: Context, table: DynamicTable) -> dict[str, str]:
+    days = table.properties.get("data_retention_days", str(context.settings.data_retention_days))
+    return {
+        "delta.deletedFileRetentionDuration": f"interval {days} days",
+        "delta.logRetentionDuration": f"interval {days} days",
+    }
+
+
+def definition_text(table: DynamicTable) -> str:
+    return json.dumps(json.loads(table.model_dump_json()), separators=(",", ":"))
+
+
+def kept_definition(context: Context, storage: str) -> DynamicTable | None:
+    """The definition that a storage table carries; None when it has none that can be read."""
+    try:
+        text = context.logs.snapshot(storage).properties.get(DEFINITION)
+        return None if text is None else DynamicTable.model_validate_json(text)
+    except (NotFound, ValidationError):
+        return None
+
+
+def set_storage_properties(context: Context, table: DynamicTable) -> None:
+    """Keep the definition beside the data, so that the operations database can be rebuilt from it."""
+    DeltaTable(table.storage_path).alter.set_table_properties(
+        {DEFINITION: definition_text(table), **_retention(context, table)}, raise_if_not_exists=False
+    )
+    context.logs.forget(table.storage_path)
+
+
+def save(context: Context, table: DynamicTable) -> None:
+    """The definition, in both places where it is kept."""
+    set_storage_properties(context, table)
+    context.store.put_table(table)
+
+
+def create_view(context: Context, table: DynamicTable) -> None:
+    """The public name: a view over the live rows. Spark itself refuses DML on it."""
+    columns = ", ".join(
+        quote(c.name) + (f" COMMENT {quote_text(comment)}" if (comment := table.column_comments.get(c.name)) else "")
+        for c in table.query.columns
+    )
+    comment = f" COMMENT {quote_text(table.comment)}" if table.comment else ""
+    body = select_live(table.query.columns, layout_of(table.query).hides_groups, f"delta.{quote(table.storage_path)}")
+    name = table.table_name.spark(context.home)
+    context.spark.sql(f"CREATE OR REPLACE VIEW {name} ({columns}){comment} AS {body}")
+
+
+def remove_storage(context: Context, table: DynamicTable) -> None:
+    """Rename first, which is atomic: a crash leaves a folder that the next start knows to be dropped."""
+    storage = Path(table.storage_path)
+    context.logs.forget(table.storage_path)
+    if storage.exists():
+        gone = storage.with_name(storage.name + DROPPED)
+        shutil.rmtree(gone, ignore_errors=True)
+        storage.rename(gone)
+        failpoints.reach("drop-after-rename")
+        shutil.rmtree(gone, ignore_errors=True)
