@@ -17,7 +17,7 @@ demo: setup ## the tutorial, from raw events to fresh aggregates, in ./demo-lake
 	@$(BIN)/headrace demo
 
 test: setup ## all tests, in two processes
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-unit: setup ## the tests that need no Spark: seconds
 	@$(BIN)/python -m pytest tests/unit packages/headrace/src/headrace

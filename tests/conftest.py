@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,15 @@ import headrace
 from headrace import Lake
 from postgres import PostgresServer, new_database, running_server
 
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 _numbers = itertools.count(1)
+
+
+# With two processes, each takes one file after the other: the ones that last longest come first.
+LONGEST = ("faults/test_kill", "rules/test_rules", "refresh/", "property/", "rules/", "cli/", "plan/", "statements/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: next((n for n, part in enumerate(LONGEST) if f"tests/{part}" in item.nodeid), 99))
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +31,7 @@ def shared_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     # A test process lives for minutes: compiling its code twice over would cost more than it saves.
     quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions": "1"}
     # Generating and compiling Java for a handful of rows takes a third of the time; `compiled` turns it on again.
-    quick |= INTERPRETED
+    quick["spark.sql.codegen.wholeStage"] = "false"
     with headrace.open(folder / "lake", spark_master="local[2]", driver_memory="3g", spark_settings=quick) as lake:
         yield lake
 
@@ -47,12 +54,24 @@ def lake(shared_lake: Lake, schema: str) -> Lake:
 
 @pytest.fixture
 def compiled(shared_lake: Lake) -> Iterator[None]:
-    """Spark generates code for its plans, as it does for users."""
-    for key, value in COMPILED.items():
-        shared_lake.spark.conf.set(key, value)
+    """Spark generates code for whole plans, as it does for users."""
+    with setting(shared_lake, "spark.sql.codegen.wholeStage", "true"):
+        yield
+
+
+@pytest.fixture
+def interpreted(shared_lake: Lake) -> Iterator[None]:
+    """Spark generates no code at all."""
+    with setting(shared_lake, "spark.sql.codegen.factoryMode", "NO_CODEGEN"):
+        yield
+
+
+@contextmanager
+def setting(lake: Lake, key: str, value: str) -> Iterator[None]:
+    before = lake.spark.conf.get(key)
+    lake.spark.conf.set(key, value)
     yield
-    for key, value in INTERPRETED.items():
-        shared_lake.spark.conf.set(key, value)
+    lake.spark.conf.set(key, str(before))
 
 
 @pytest.fixture

@@ -14,9 +14,6 @@ import pytest
 from headrace.samples import SAMPLE_NAME
 from headrace.storage.lock import LakeLock
 
-# One process runs all of this file: its tests share what the first of them sets up.
-pytestmark = pytest.mark.xdist_group("program")
-
 PROGRAM = [sys.executable, "-m", "headrace.cli.main"]
 QUICK = {
     **os.environ,

@@ -19,9 +19,6 @@ import pytest
 
 from headrace.refresh.recovery import INTERRUPTED
 
-# One process runs all of this file: its tests share what the first of them sets up.
-pytestmark = pytest.mark.xdist_group("kill")
-
 WORKER = Path(__file__).with_name("worker.py")
 REFRESH_POINTS = (
     "refresh-start", "after-lease", "after-frontier", "after-intent", "after-compute", "after-commit", "before-finish",

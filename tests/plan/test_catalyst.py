@@ -16,9 +16,6 @@ from headrace.plan.query import Query, Slot
 from headrace.plan.render import render, subquery
 from plan.small_lake import Lake
 
-# One process runs all of this file: its tests share what the first of them sets up.
-pytestmark = pytest.mark.xdist_group("catalyst")
-
 INCREMENTAL = [
     # project, filter
     "SELECT id, x + 1 AS y FROM a WHERE s LIKE 'a!%%' ESCAPE '!'",

@@ -65,10 +65,6 @@ CASES = [
 ]  # fmt: skip
 
 
-# One process runs all of this file: its tests share what the first of them sets up.
-pytestmark = pytest.mark.xdist_group("errors")
-
-
 @pytest.fixture(scope="module")
 def prepared(shared_lake: Lake) -> Lake:
     shared_lake.sql(

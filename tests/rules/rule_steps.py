@@ -1,0 +1,56 @@
+"""What the tests of rules do with a lake."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame
+
+from headrace import Lake
+from headrace.ivm.layout import VISIBLE, layout_of, live_local, schema_text
+from rules.rule_format import RuleTest, Weighted
+
+
+def create(lake: Lake, test: RuleTest) -> None:
+    for table in test.tables:
+        lake.sql(f"CREATE TABLE {table}")
+    if test.setup.strip():
+        lake.sql(test.setup)
+    lake.sql(f"CREATE DYNAMIC TABLE result REFRESH_MODE = INCREMENTAL AS {test.query}")
+    verify(lake, f"{test.path.name}: after CREATE")
+
+
+def nonzero(rows: Weighted) -> Weighted:
+    return Counter({row: weight for row, weight in rows.items() if weight})
+
+
+def contents_of(lake: Lake) -> Weighted:
+    """The public rows as text, from storage: the view that users read is compared with them at the end of a test."""
+    table = lake._context.require_dynamic(("result",))
+    stored = live_local(DeltaTable(table.storage_path).to_pyarrow_table())
+    if VISIBLE in stored.column_names:
+        stored = stored.filter(stored.column(VISIBLE))
+    rows = lake.spark.createDataFrame(stored, schema=schema_text(layout_of(table.query).columns))
+    return texts(rows, lake)
+
+
+def texts(rows: DataFrame, lake: Lake) -> Weighted:
+    columns = [name for name, *_ in lake.sql("DESC result").rows]
+    shown = rows.selectExpr(*(f"coalesce(CAST(`{name}` AS STRING), 'NULL') AS `{name}`" for name in columns))
+    return Counter(tuple(row) for row in shown.collect())
+
+
+def refresh(lake: Lake) -> tuple[list[str], tuple[object, ...]]:
+    result = lake.sql("REFRESH DYNAMIC TABLE result")
+    return result.columns, result.rows[0]
+
+
+def versions_of(lake: Lake) -> int:
+    place = dict(row[:2] for row in lake.sql("DESC EXTENDED result").rows)["location"]
+    return int(DeltaTable(place).version())
+
+
+def verify(lake: Lake, where: str) -> None:
+    verdict = lake.sql("VERIFY DYNAMIC TABLE result").rows[0]
+    assert verdict[1] == "EQUAL", f"{where}: {verdict}"
