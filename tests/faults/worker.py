@@ -87,7 +87,7 @@ PLAIN = {"setup": setup, "refresh": refresh, "settle": settle, "history": histor
 
 
 def main(folder: str, actions: list[str]) -> None:
-    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.codegen.wholeStage": "false"}
     with headrace.open(folder, spark_master="local[2]", driver_memory="2g", spark_settings=quick) as lake:
         for action in actions:
             name, _, argument = action.partition(" ")

@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
 from headrace import Lake
-from headrace.ivm.layout import VISIBLE, layout_of, live_local, schema_text
+from headrace.ivm.layout import VISIBLE, cut_rows, layout_of, live_local, schema_text
 from rules.rule_format import RuleTest, Weighted
 
 
@@ -32,7 +32,7 @@ def contents_of(lake: Lake) -> Weighted:
     if VISIBLE in stored.column_names:
         stored = stored.filter(stored.column(VISIBLE))
     rows = lake.spark.createDataFrame(stored, schema=schema_text(layout_of(table.query).columns))
-    return texts(rows, lake)
+    return texts(cut_rows(rows, table.query.cut), lake)
 
 
 def texts(rows: DataFrame, lake: Lake) -> Weighted:

@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headrace.names import quote
+from headrace.plan.nodes import Column
+from headrace.plan.types import comparable
 
 WEIGHT = "__hr_w"
 
@@ -34,6 +36,13 @@ class Changes:
 
 def weighted(rows: DataFrame, weight: int) -> DataFrame:
     return rows.withColumn(WEIGHT, F.lit(weight))
+
+
+def net_if_comparable(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """`net`, where the types of the columns allow it; a changeset is as right without."""
+    if not all(comparable(column.type) for column in columns):
+        return rows
+    return net(rows, [column.name for column in columns])
 
 
 def net(rows: DataFrame, columns: Sequence[str]) -> DataFrame:

@@ -5,25 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.errors import Bug
 from headrace.names import quote
-from headrace.plan.nodes import Aggregate, AggregateCall, Explode, Filter, InnerJoin, Node, Project, Relation, UnionAll
+from headrace.plan.nodes import (
+    Aggregate,
+    AggregateCall,
+    AnyJoin,
+    Column,
+    Expand,
+    Explode,
+    Filter,
+    InnerJoin,
+    Node,
+    OuterJoin,
+    Project,
+    Relation,
+    SemiJoin,
+    UnionAll,
+    Values,
+    Window,
+)
 
-Read = Callable[[Relation], DataFrame]
+Leaf = Relation | Values
+Read = Callable[[Leaf], DataFrame]
 
 
 def evaluate(node: Node, read: Read) -> DataFrame:
-    """The rows of `node`; `read` gives the rows of a source under its unique column names."""
-    if isinstance(node, Relation):
+    """The rows of `node`; `read` gives the rows of a leaf under its unique column names."""
+    if isinstance(node, Relation | Values):
         return read(node)
     if isinstance(node, Project):
         return project(evaluate(node.child, read), node)
     if isinstance(node, Filter):
         return evaluate(node.child, read).where(node.condition)
-    if isinstance(node, InnerJoin):
+    if isinstance(node, InnerJoin | OuterJoin | SemiJoin):
         return join(evaluate(node.left, read), evaluate(node.right, read), node)
     if isinstance(node, Aggregate):
         return aggregate(evaluate(node.child, read), node)
@@ -31,6 +49,10 @@ def evaluate(node: Node, read: Read) -> DataFrame:
         return reduce(DataFrame.union, (relabel(evaluate(child, read), child, node) for child in node.inputs))
     if isinstance(node, Explode):
         return explode(evaluate(node.child, read), node)
+    if isinstance(node, Expand):
+        return expand(evaluate(node.child, read), node)
+    if isinstance(node, Window):
+        return window(evaluate(node.child, read), node)
     raise Bug(f"No evaluation for {node.kind}.")
 
 
@@ -52,7 +74,30 @@ def explode(rows: DataFrame, node: Explode) -> DataFrame:
     return rows.selectExpr("*", f"{node.generator} AS ({names})")
 
 
-def join_condition(node: InnerJoin) -> str | None:
+def expand(rows: DataFrame, node: Expand, *also: str) -> DataFrame:
+    """One pass over the rows, each repeated as an array of structs."""
+    names = [quote(column.name) for column in node.output]
+    structs = [
+        "struct("
+        + ", ".join(
+            f"CAST({text} AS {column.type}) AS {quote(column.name)}"
+            for text, column in zip(texts, node.output, strict=True)
+        )
+        + ")"
+        for texts in node.projections
+    ]
+    return rows.selectExpr(*map(quote, also), f"inline(array({', '.join(structs)}))").select(*names, *map(quote, also))
+
+
+def window(rows: DataFrame, node: Window) -> DataFrame:
+    return rows.selectExpr("*", *(f"{e.text} AS {quote(e.name)}" for e in node.functions))
+
+
+def values(spark: SparkSession, node: Values) -> DataFrame:
+    return spark.sql(node.query).toDF(*(column.name for column in node.output))
+
+
+def join_condition(node: AnyJoin) -> str | None:
     terms = [f"({left}) = ({right})" for left, right in node.equalities]
     terms += [f"({left}) <=> ({right})" for left, right in node.null_safe_equalities]
     if node.condition is not None:
@@ -60,12 +105,33 @@ def join_condition(node: InnerJoin) -> str | None:
     return " AND ".join(terms) if terms else None
 
 
-def join(left: DataFrame, right: DataFrame, node: InnerJoin) -> DataFrame:
+def join(left: DataFrame, right: DataFrame, node: AnyJoin) -> DataFrame:
+    if isinstance(node, OuterJoin):
+        return joined(left, right, node, "full" if node.full else "left")
+    if not isinstance(node, SemiJoin):
+        return joined(left, right, node, "inner")
+    if node.flag is None:
+        return joined(left, right, node, "left_anti" if node.anti else "left_semi")
+    return flagged(left, right, node, node.flag)
+
+
+def joined(left: DataFrame, right: DataFrame, node: AnyJoin, how: str) -> DataFrame:
     condition = join_condition(node)
-    return left.crossJoin(right) if condition is None else left.join(right, F.expr(condition), "inner")
+    if condition is None and how == "inner":
+        return left.crossJoin(right)
+    return left.join(right, F.lit(True) if condition is None else F.expr(condition), how)
+
+
+def flagged(left: DataFrame, right: DataFrame, node: SemiJoin, flag: Column) -> DataFrame:
+    """All rows of `left`, with whether they have a match."""
+    found = joined(left, right, node, "left_semi").withColumn(flag.name, F.lit(True))
+    missed = joined(left, right, node, "left_anti").withColumn(flag.name, F.lit(False))
+    return found.union(missed)
 
 
 def call_text(call: AggregateCall) -> str:
+    if call.text is not None:
+        return call.text
     argument = "*" if call.argument is None else call.argument
     suffix = f" FILTER (WHERE {call.filter})" if call.filter is not None else ""
     return f"{call.function}({argument}){suffix}"

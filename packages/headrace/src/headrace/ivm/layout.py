@@ -10,16 +10,17 @@ Hidden columns come first, so that Delta keeps statistics for them whatever the 
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from headrace.ivm.state import CallState, states_of
 from headrace.names import quote
 from headrace.plan.nodes import Aggregate, Column, Expression, Filter, Frozen, Node, Plan, Project
-from headrace.plan.query import OutputColumn, Query
+from headrace.plan.query import Cut, OutputColumn, Query
+from headrace.plan.types import comparable, storable
 
 PREFIX = "__hr_"
 WEIGHT = "__hr_weight"
@@ -91,11 +92,6 @@ def grouped_root(plan: Plan | None) -> Grouped | None:
     return Grouped(aggregate=node, finish=tuple(reversed(finish))) if isinstance(node, Aggregate) else None
 
 
-# Types that have no hash and no equality, and types that a table cannot hold, not even hidden.
-_INCOMPARABLE = re.compile(r"\b(MAP<|VARIANT|GEOMETRY|GEOGRAPHY)", re.I)
-_UNSTORABLE = re.compile(r"\b(INTERVAL|VOID|TIME\()", re.I)
-
-
 def without_plan_if_unstorable(query: Query) -> Query:
     """A query whose rows could not be found again, or whose state could not be stored, is refreshed whole."""
     if query.plan is None:
@@ -104,9 +100,9 @@ def without_plan_if_unstorable(query: Query) -> Query:
     reason = None
     if layout.kind == "bag":
         reason = next(
-            (f"a result column of type {c.type.lower()}" for c in layout.public if _INCOMPARABLE.search(c.type)), None
+            (f"a result column of type {c.type.lower()}" for c in layout.public if not comparable(c.type)), None
         )
-    hidden = next((column for column in layout.hidden if _UNSTORABLE.search(column.type)), None)
+    hidden = next((column for column in layout.hidden if not storable(column.type)), None)
     if hidden is not None:
         reason = f"GROUP BY or an aggregate over a value of type {hidden.type.lower()}"
     return query if reason is None else query.model_copy(update={"plan": None, "unsupported": reason})
@@ -145,14 +141,23 @@ def live_local(stored: pa.Table) -> pa.Table:
     return stored.filter(pa.array(kept, type=pa.bool_()))
 
 
-def select_live(columns: tuple[OutputColumn, ...], hides_groups: bool, table: str) -> str:
+def cut_rows(rows: DataFrame, cut: Cut | None) -> DataFrame:
+    """The rows that a LIMIT leaves."""
+    if cut is None:
+        return rows
+    order = [getattr(F.col(quote(name)), direction.lower().replace(" ", "_"))() for name, direction in cut.order]
+    return rows.orderBy(*order).offset(cut.offset).limit(cut.count)
+
+
+def select_live(columns: tuple[OutputColumn, ...], hides_groups: bool, table: str, cut: Cut | None = None) -> str:
     """The public contents as a query; `table` is the storage table as text, with a version where wanted."""
+    limit = "" if cut is None else f" {cut.clause}"
     names = ", ".join(f"r.{quote(column.name)}" for column in columns)
     hidden = f" AND r.{VISIBLE}" if hides_groups else ""
     return (
         f"SELECT {names} FROM {table} AS r LEFT ANTI JOIN "
         f"(SELECT {BORN}, {ROW} FROM {table} WHERE {WEIGHT} < 0) AS gone "
-        f"ON r.{BORN} = gone.{BORN} AND r.{ROW} = gone.{ROW} WHERE r.{WEIGHT} > 0{hidden}"
+        f"ON r.{BORN} = gone.{BORN} AND r.{ROW} = gone.{ROW} WHERE r.{WEIGHT} > 0{hidden}{limit}"
     )
 
 

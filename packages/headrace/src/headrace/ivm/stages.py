@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.ivm.changeset import Changes
-from headrace.ivm.evaluate import evaluate
+from headrace.ivm.evaluate import Leaf, evaluate, values
 from headrace.ivm.sources import SourceRange, read_version, relation_changes, relation_rows
 from headrace.names import quote
-from headrace.plan.nodes import Node, Relation, walk
+from headrace.plan.nodes import Node, Relation, Values, walk
 from headrace.storage.delta import DeltaLogs
 
 LOCAL_ROWS = 20_000
@@ -124,7 +124,9 @@ class Stages:
             rows.unpersist()
         self._cached.clear()
 
-    def _read(self, relation: Relation, *, old: bool) -> DataFrame:
+    def _read(self, relation: Leaf, *, old: bool) -> DataFrame:
+        if isinstance(relation, Values):
+            return values(self.spark, relation)
         source = self.sources[relation.source]
         if old and source.old is not None:
             version = source.old_rows if source.old_rows is not None else source.old

@@ -51,6 +51,8 @@ def states_of(calls: tuple[AggregateCall, ...]) -> tuple[CallState, ...]:
 
 def state_of(call: AggregateCall, name: str) -> CallState:
     """The state of one call, stored in columns that start with `name`."""
+    if call.text is not None:
+        return _anew(call, name)
     if call.argument_type is not None:
         call = call.model_copy(update={"argument_type": call.argument_type.lower()})
     if call.function == "count":
@@ -153,7 +155,7 @@ def _anew(call: AggregateCall, name: str) -> CallState:
     return CallState(
         call=call,
         columns=(Column(name=name, type=call.type),),
-        whole=(f"{call.function}({_guarded(call)})",),
+        whole=(call.text or f"{call.function}({_guarded(call)})",),
         delta=(f"CAST(NULL AS {call.type})",),
         fold=(f"o_{name}",),
         finish=name,

@@ -56,12 +56,16 @@ def read_query(spark: SparkSession, text: str, *, locate: Locate, database_of: D
         plan=plan,
         unsupported=unsupported,
         uses_current_date=uses_current_date,
+        order=_order(analyzed),
     )
 
 
 def _plan(jvm: Jvm, analyzed: Any, binding: Binding, public: list[str]) -> tuple[Plan | None, str | None]:
     names = {name.replace("`", ""): index for name, index in binding.names.items()}
     dynamic = {name: index for name, index in names.items() if binding.sources[index].kind == "dynamic"}
+    cut = next((source.name for source in binding.sources if source.cut is not None), None)
+    if cut is not None:
+        return None, f"read of {cut}, which ends in a LIMIT"
     try:
         lowered, leaves = lower(jvm, analyzed, dynamic)
         return read_plan(jvm, lowered, public, names, leaves), None
@@ -71,6 +75,22 @@ def _plan(jvm: Jvm, analyzed: Any, binding: Binding, public: list[str]) -> tuple
         return None, f"form that Spark could not simplify ({short_message(error)})"
     except Py4JError as error:
         return None, f"form that could not be read from Spark's plan ({str(error).splitlines()[0]})"
+
+
+def _order(analyzed: Any) -> tuple[tuple[str, str], ...]:
+    plan = analyzed.plan() if kind(analyzed) == "WithCTE" else analyzed
+    if kind(plan) != "Sort":
+        return ()
+    found = []
+    names = {int(attribute.exprId().id()): str(attribute.name()) for attribute in items(plan.output())}
+    for each in items(plan.order()):
+        if kind(each.child()) != "AttributeReference":
+            return ()
+        name = names.get(int(each.child().exprId().id()))
+        if name is None:
+            return ()
+        found.append((name, f"{each.direction().sql()} {each.nullOrdering().sql()}"))
+    return tuple(found)
 
 
 def _nodes(plan: Any) -> list[Any]:

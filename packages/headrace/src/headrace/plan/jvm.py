@@ -52,6 +52,11 @@ class Jvm:
         """The first of these patterns that occurs in the tree."""
         return next((name for name in patterns if tree.containsPattern(self.pattern(name))), None)
 
+    def literal(self, row: Any, place: int, type_of: Any) -> str:
+        """SQL text of one value of an internal row."""
+        value = row.get(place, type_of)
+        return str(self.catalyst.expressions.Literal(value, type_of).sql())
+
     def seq(self, values: Sequence[Any]) -> Any:
         """A Scala sequence."""
         array = self.root.java.util.ArrayList()

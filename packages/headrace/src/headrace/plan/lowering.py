@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.plan.jvm import CATALYST, Jvm, items, kind
+from headrace.plan.subqueries import map_subqueries, without_subqueries
 
 _ANALYSIS = f"{CATALYST}.analysis"
 _OPTIMIZER = f"{CATALYST}.optimizer"
@@ -21,6 +22,14 @@ _STRUCTURE = (
     f"{CATALYST}.expressions.EliminatePipeOperators",  # `|> WHERE …` is WHERE
     f"{_ANALYSIS}.EliminateView",  # an ordinary view is its query; its casts to the declared types stay
     f"{_OPTIMIZER}.EliminateResolvedHint",  # BROADCAST and the like say how, not what
+)
+
+# Applied once, after the subqueries in expressions have become joins.
+_SET_OPERATIONS = (
+    f"{_OPTIMIZER}.RewriteExceptAll",
+    f"{_OPTIMIZER}.RewriteIntersectAll",
+    f"{_OPTIMIZER}.ReplaceIntersectWithSemiJoin",
+    f"{_OPTIMIZER}.ReplaceExceptWithAntiJoin",
     f"{_OPTIMIZER}.ReplaceDistinctWithAggregate",  # DISTINCT is GROUP BY all columns
 )
 
@@ -48,6 +57,9 @@ def lower(jvm: Jvm, analyzed: Any, dynamic: dict[str, int]) -> tuple[Any, dict[i
         plan = _dynamic_leaves(jvm, plan, dynamic, leaves)
     for rule in _STRUCTURE:
         plan = jvm.object(rule).apply(plan)
+    plan = without_subqueries(jvm, plan)
+    for rule in (*_STRUCTURE, *_SET_OPERATIONS):
+        plan = jvm.object(rule).apply(plan)
     for _ in range(_MOST_ROUNDS):
         before = plan
         for rule in _SIMPLIFY:
@@ -70,6 +82,6 @@ def _dynamic_leaves(jvm: Jvm, plan: Any, dynamic: dict[str, int], leaves: dict[i
             return jvm.catalyst.plans.logical.LocalRelation(output, jvm.seq(()), False, none)
     children = items(plan.children())
     replaced = [_dynamic_leaves(jvm, child, dynamic, leaves) for child in children]
-    if all(new is old for new, old in zip(replaced, children, strict=True)):
-        return plan
-    return plan.withNewChildren(jvm.seq(replaced))
+    if any(new is not old for new, old in zip(replaced, children, strict=True)):
+        plan = plan.withNewChildren(jvm.seq(replaced))
+    return map_subqueries(jvm, plan, lambda inner: _dynamic_leaves(jvm, inner, dynamic, leaves))

@@ -80,11 +80,10 @@ class Filter(Frozen):
         return (self.child,)
 
 
-class InnerJoin(Frozen):
+class _Join(Frozen):
     """`equalities` are pairs of expressions (over the left side, over the right side) that must be equal, with plain
     SQL equality (NULL matches nothing) or null-safe equality; `condition` is what remains, over both sides."""
 
-    kind: Literal["inner_join"] = "inner_join"
     left: Node
     right: Node
     equalities: tuple[tuple[str, str], ...] = ()
@@ -99,16 +98,51 @@ class InnerJoin(Frozen):
     def children(self) -> tuple[Node, ...]:
         return (self.left, self.right)
 
+    @property
+    def left_keys(self) -> tuple[str, ...]:
+        return tuple(left for left, _ in self.equalities + self.null_safe_equalities)
+
+    @property
+    def right_keys(self) -> tuple[str, ...]:
+        return tuple(right for _, right in self.equalities + self.null_safe_equalities)
+
+
+class InnerJoin(_Join):
+    kind: Literal["inner_join"] = "inner_join"
+
+
+class OuterJoin(_Join):
+    """Keeps every row of its left side, with NULLs where nothing matches; `full` keeps every row of the right side,
+    too. A right join is a left join with its sides exchanged."""
+
+    kind: Literal["outer_join"] = "outer_join"
+    full: bool = False
+
+
+class SemiJoin(_Join):
+    """The rows of the left side for which the right side has a match (`anti`: has none), each once. With `flag`, all
+    rows of the left side, and in that column whether there is a match."""
+
+    kind: Literal["semi_join"] = "semi_join"
+    anti: bool = False
+    flag: Column | None = None
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        return self.left.output if self.flag is None else (*self.left.output, self.flag)
+
 
 class AggregateCall(Frozen):
-    """One aggregate function: `function(argument)`; `argument` is None for count(*)."""
+    """One aggregate function: `function(argument)`; `argument` is None for count(*). `text` is set for a call of
+    another form, with DISTINCT, several arguments or a FILTER inside: it is the whole call."""
 
     name: str
-    function: Literal["count", "sum", "avg", "min", "max"]
+    function: str
     argument: str | None
     argument_type: str | None
     type: str
     filter: str | None = None
+    text: str | None = None
 
     @property
     def column(self) -> Column:
@@ -170,12 +204,74 @@ class Explode(Frozen):
         return (self.child,)
 
 
+class Window(Frozen):
+    """Window functions, all over the same `keys` (PARTITION BY; none of them: all rows are one partition): the child's
+    columns and one for each function, whose text is the whole call with its OVER (…)."""
+
+    kind: Literal["window"] = "window"
+    child: Node
+    keys: tuple[Expression, ...]
+    functions: tuple[Expression, ...]
+
+    @property
+    def output(self) -> tuple[Column, ...]:
+        return self.child.output + tuple(function.column for function in self.functions)
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.child,)
+
+
+class Expand(Frozen):
+    """Each row several times, once for each list of texts (GROUPING SETS, ROLLUP, CUBE, UNPIVOT)."""
+
+    kind: Literal["expand"] = "expand"
+    child: Node
+    projections: tuple[tuple[str, ...], ...]
+    output: tuple[Column, ...]
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.child,)
+
+    @model_validator(mode="after")
+    def _same_width(self) -> Expand:
+        if any(len(texts) != len(self.output) for texts in self.projections):
+            raise ValueError("every projection of an Expand has as many texts as its output")
+        return self
+
+
+class Values(Frozen):
+    """Rows written out in the query (VALUES, range(), SELECT without FROM): they never change. `query` is Spark SQL
+    that gives them, in the order of `output`."""
+
+    kind: Literal["values"] = "values"
+    query: str
+    output: tuple[Column, ...]
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return ()
+
+
 Node = Annotated[
-    Relation | Project | Filter | InnerJoin | Aggregate | UnionAll | Explode,
+    Relation
+    | Values
+    | Project
+    | Filter
+    | InnerJoin
+    | OuterJoin
+    | SemiJoin
+    | Aggregate
+    | Window
+    | UnionAll
+    | Explode
+    | Expand,
     Field(discriminator="kind"),
 ]
+AnyJoin = InnerJoin | OuterJoin | SemiJoin
 
-for _model in (Project, Filter, InnerJoin, Aggregate, UnionAll, Explode):
+for _model in (Project, Filter, _Join, InnerJoin, OuterJoin, SemiJoin, Aggregate, Window, UnionAll, Explode, Expand):
     _model.model_rebuild()
 
 

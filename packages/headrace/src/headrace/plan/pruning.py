@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import re
 
-from headrace.plan.nodes import Aggregate, Explode, Filter, InnerJoin, Node, Project, Relation, UnionAll, walk
+from headrace.plan.nodes import (
+    Aggregate,
+    Expand,
+    Explode,
+    Filter,
+    InnerJoin,
+    Node,
+    OuterJoin,
+    Project,
+    Relation,
+    SemiJoin,
+    UnionAll,
+    Values,
+    Window,
+    walk,
+)
 
 
 def prune(root: Node, wanted: set[str]) -> Node:
@@ -30,16 +45,21 @@ def _texts(node: Node) -> list[str]:
             return [expression.text for expression in node.expressions]
         case Filter():
             return [node.condition]
-        case InnerJoin():
+        case InnerJoin() | OuterJoin() | SemiJoin():
             pairs = node.equalities + node.null_safe_equalities
             return [text for pair in pairs for text in pair] + [node.condition or ""]
         case Aggregate():
-            calls = [text for call in node.calls for text in (call.argument, call.filter) if text is not None]
+            parts = [text for call in node.calls for text in (call.argument, call.filter, call.text)]
+            calls = [text for text in parts if text is not None]
             return [key.text for key in node.keys] + calls
         case UnionAll():
             return [column.name for child in node.inputs for column in child.output]
         case Explode():
             return [node.generator]
+        case Expand():
+            return [text for texts in node.projections for text in texts]
+        case Window():
+            return [expression.text for expression in node.keys + node.functions]
         case _:
             return []
 
@@ -49,7 +69,9 @@ def _pruned(node: Node, used: set[str]) -> Node:
         case Relation():
             kept = tuple(pair for pair in node.columns if pair[1].name in used)
             return Relation(source=node.source, columns=kept or node.columns[:1])
-        case InnerJoin():
+        case Values():
+            return node
+        case InnerJoin() | OuterJoin() | SemiJoin():
             return node.model_copy(update={"left": _pruned(node.left, used), "right": _pruned(node.right, used)})
         case UnionAll():
             return node.model_copy(update={"inputs": tuple(_pruned(child, used) for child in node.inputs)})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from headrace.names import quote
 from headrace.plan.nodes import Frozen, Plan
 
 
@@ -15,6 +16,20 @@ class OutputColumn(Frozen):
     name: str
     type: str
     comment: str | None = None
+
+
+class Cut(Frozen):
+    """ORDER BY … LIMIT … at the end of a query: the table stores all rows, its view shows these."""
+
+    order: tuple[tuple[str, str], ...]
+    """Public columns, each with its direction and the place of NULLs (`DESC NULLS LAST`)."""
+    count: int
+    offset: int = 0
+
+    @property
+    def clause(self) -> str:
+        order = ", ".join(f"{quote(name)} {direction}" for name, direction in self.order)
+        return f"ORDER BY {order} LIMIT {self.count}" + (f" OFFSET {self.offset}" if self.offset else "")
 
 
 class Source(Frozen):
@@ -30,6 +45,8 @@ class Source(Frozen):
     """The columns there were when the query was read: a `SELECT *` means these, also when the table gets more."""
     hides_groups: bool = False
     """Whether a dynamic table's storage holds groups that its HAVING hides."""
+    cut: Cut | None = None
+    """The LIMIT of a dynamic table: its storage holds all rows."""
 
     @property
     def name(self) -> str:
@@ -79,3 +96,7 @@ class Query(Frozen):
     unsupported: str | None = None
     """Why `plan` is None, in plain words, naming the operator."""
     uses_current_date: bool = False
+    order: tuple[tuple[str, str], ...] = ()
+    """The outermost ORDER BY, when it names result columns only: each with its direction and the place of NULLs."""
+    cut: Cut | None = None
+    """The outermost LIMIT. `bound`, `plan` and the stored rows are those of the query without it."""

@@ -6,41 +6,40 @@ asking Spark for the text of each expression over those names (`spelling`).
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from headrace.plan.jvm import CATALYST, Jvm, items, kind, optional
 from headrace.plan.nodes import (
     Aggregate,
     AggregateCall,
+    AnyJoin,
+    Column,
+    Expand,
     Explode,
     Expression,
     Filter,
     InnerJoin,
     Node,
+    OuterJoin,
     Plan,
     Project,
     Relation,
+    SemiJoin,
     UnionAll,
+    Values,
+    Window,
 )
 from headrace.plan.pruning import prune
 from headrace.plan.spelling import NoRule, Speller
+from headrace.plan.types import comparable
 
 # What has no rule, in the words of someone who wrote the query.
 _OPERATORS = {
-    "Window": "window function",
     "GlobalLimit": "LIMIT",
     "LocalLimit": "LIMIT",
     "Offset": "OFFSET",
     "Tail": "LIMIT",
-    "Intersect": "INTERSECT",
-    "Except": "EXCEPT",
-    "Expand": "GROUPING SETS, ROLLUP, CUBE or UNPIVOT",
-    "LocalRelation": "list of values (VALUES)",
-    "ResolvedInlineTable": "list of values (VALUES)",
-    "Range": "range()",
-    "OneRowRelation": "SELECT without a table",
     "LateralJoin": "LATERAL subquery",
     "UnionLoop": "WITH RECURSIVE",
     "WithCTE": "WITH RECURSIVE",
@@ -48,7 +47,19 @@ _OPERATORS = {
     "AsOfJoin": "as-of join",
     "ScriptTransformation": "TRANSFORM … USING",
 }
-_FUNCTIONS: dict[str, Literal["count", "sum", "avg", "min", "max"]] = {
+_JOINS = (
+    "Inner", "Cross", "LeftOuter", "RightOuter", "FullOuter", "LeftSemi", "LeftAnti", "ExistenceJoin",
+)  # fmt: skip
+_OTHER_JOINS = {"LeftSingle": "correlated scalar subquery that may return several rows", "AsOf": "as-of join"}
+_CONSTANT = ("LocalRelation", "ResolvedInlineTable", "Range", "OneRowRelation")
+# Functions whose value does not depend on the order of the rows.
+_RECOMPUTED = {
+    "StddevPop", "StddevSamp", "VariancePop", "VarianceSamp", "CovPopulation", "CovSample", "Corr", "Skewness",
+    "Kurtosis", "Percentile", "PercentileCont", "PercentileDisc", "Median", "ApproximatePercentile",
+    "HyperLogLogPlusPlus", "MinBy", "MaxBy", "BitAndAgg", "BitOrAgg", "BitXorAgg", "RegrCount", "RegrAvgX", "RegrAvgY",
+    "CollectSet", "CollectList", "RegrR2", "RegrSXX", "RegrSXY", "RegrSYY", "RegrSlope", "RegrIntercept", "Product",
+}  # fmt: skip
+_FUNCTIONS: dict[str, str] = {
     "Count": "count",
     "CountIf": "count",
     "Sum": "sum",
@@ -97,6 +108,7 @@ class _Reader:
         self.tables = tables
         self.leaves = leaves
         self.speller = Speller(jvm)
+        self.made = 0
         self.split: Any = jvm.object(f"{CATALYST}.optimizer.PushPredicateThroughJoin")
 
     # -- first pass: columns and their names ---------------------------------------------------------------------
@@ -116,10 +128,14 @@ class _Reader:
         elif name == "Generate":
             self.speller.note(items(plan.generatorOutput()))
         elif name == "Join":
-            join = str(plan.joinType().sql())
-            if join not in ("INNER", "CROSS"):
-                raise NoRule(f"{join.lower()} join")
-        elif name == "Union":
+            join = kind(plan.joinType()).removesuffix("$")
+            if join not in _JOINS:
+                raise NoRule(_OTHER_JOINS.get(join, f"{join} join"))
+            if join == "ExistenceJoin":
+                self.speller.note([plan.joinType().exists()])
+        elif name == "Window":
+            self.speller.note(expression.toAttribute() for expression in items(plan.windowExpressions()))
+        elif name in ("Union", "Expand", *_CONSTANT):
             self.speller.note(items(plan.output()))
         elif name != "Filter":
             raise NoRule(_OPERATORS.get(name, f"operator {name}"))
@@ -142,8 +158,12 @@ class _Reader:
     def build(self, seen: _Seen) -> Node:
         """Our node for one of theirs."""
         match seen.kind:
+            case "LocalRelation" if self._dynamic_source(seen.plan) is None:
+                return self._values(seen.plan)
             case "LogicalRelation" | "LocalRelation":
                 return self._relation(seen.plan)
+            case "ResolvedInlineTable" | "Range" | "OneRowRelation":
+                return self._values(seen.plan)
             case "Project":
                 return self._project(self.build(seen.children[0]), items(seen.plan.projectList()))
             case "Filter":
@@ -156,6 +176,10 @@ class _Reader:
                 return self._union(seen)
             case "Generate":
                 return self._generate(seen)
+            case "Window":
+                return self._window(seen)
+            case "Expand":
+                return self._expand(seen)
         raise NoRule(f"operator {seen.kind}")
 
     def _dynamic_source(self, plan: Any) -> int | None:
@@ -187,7 +211,10 @@ class _Reader:
             named.append(Expression(name=name, text=expression.text, type=expression.type))
         return Project(child=child, expressions=tuple(named))
 
-    def _join(self, seen: _Seen) -> InnerJoin:
+    def _join(self, seen: _Seen) -> AnyJoin:
+        how = kind(seen.plan.joinType()).removesuffix("$")
+        if how == "RightOuter":
+            seen = replace(seen, children=seen.children[::-1])
         left, right = (self.build(child) for child in seen.children)
         if {column.name for column in left.output} & {column.name for column in right.output}:
             raise NoRule("join of a table with itself that Spark did not tell apart")
@@ -205,13 +232,71 @@ class _Reader:
                 (equalities if name == "EqualTo" else null_safe).append(
                     (self.speller.text(pair[0]), self.speller.text(pair[1]))
                 )
-        return InnerJoin(
-            left=left,
-            right=right,
-            equalities=tuple(equalities),
-            null_safe_equalities=tuple(null_safe),
-            condition=" AND ".join(rest) or None,
+        parts: dict[str, Any] = {
+            "left": left,
+            "right": right,
+            "equalities": tuple(equalities),
+            "null_safe_equalities": tuple(null_safe),
+            "condition": " AND ".join(rest) or None,
+        }
+        if how in ("Inner", "Cross"):
+            return InnerJoin(**parts)
+        if how in ("LeftOuter", "RightOuter", "FullOuter"):
+            return OuterJoin(**parts, full=how == "FullOuter")
+        flag = self.speller.column(seen.plan.joinType().exists()) if how == "ExistenceJoin" else None
+        return SemiJoin(**parts, anti=how == "LeftAnti", flag=flag)
+
+    def _window(self, seen: _Seen) -> Window:
+        keys = tuple(self._key(expression) for expression in items(seen.plan.partitionSpec()))
+        functions = []
+        for expression in items(seen.plan.windowExpressions()):
+            column = self.speller.column(expression.toAttribute())
+            functions.append(
+                Expression(name=column.name, text=self.speller.window(expression.child()), type=column.type)
+            )
+        return Window(child=self.build(seen.children[0]), keys=keys, functions=tuple(functions))
+
+    def _key(self, expression: Any) -> Expression:
+        """An expression to partition by; it has no name in Spark's plan."""
+        if kind(expression) == "AttributeReference":
+            return self._named(expression)
+        text, type_text = self.speller.text(expression), str(expression.dataType().sql())
+        _require_groupable(type_text, "PARTITION BY")
+        self.made += 1
+        return Expression(name=f"__hr_p{self.made}", text=text, type=type_text)
+
+    def _expand(self, seen: _Seen) -> Expand:
+        projections = tuple(
+            tuple(self.speller.text(each) for each in items(projection))
+            for projection in items(seen.plan.projections())
         )
+        output = tuple(self.speller.column(attribute) for attribute in items(seen.plan.output()))
+        return Expand(child=self.build(seen.children[0]), projections=projections, output=output)
+
+    def _values(self, plan: Any) -> Values:
+        output = tuple(self.speller.column(attribute) for attribute in items(plan.output()))
+        if kind(plan) == "OneRowRelation":
+            return Values(query="SELECT 1", output=(Column(name="__hr_one", type="INT"),))
+        if kind(plan) == "Range":
+            return Values(query=f"SELECT id FROM range({plan.start()}, {plan.end()}, {plan.step()})", output=output)
+        if kind(plan) == "LocalRelation":
+            rows = [
+                [
+                    self.jvm.literal(row, place, attribute.dataType())
+                    for place, attribute in enumerate(items(plan.output()))
+                ]
+                for row in items(plan.data())
+            ]
+        else:
+            rows = [[self.speller.text(each) for each in items(row)] for row in items(plan.rows())]
+        names = ", ".join(f"c{place}" for place in range(len(output)))
+        casts = ", ".join(f"CAST(c{place} AS {column.type})" for place, column in enumerate(output))
+        if not rows:
+            return Values(
+                query=f"SELECT {', '.join(f'CAST(NULL AS {c.type})' for c in output)} WHERE false", output=output
+            )
+        listed = ", ".join(f"({', '.join(row)})" for row in rows)
+        return Values(query=f"SELECT {casts} FROM VALUES {listed} AS t({names})", output=output)
 
     @staticmethod
     def _sides(equality: Any, sides: list[Any]) -> tuple[Any, Any] | None:
@@ -228,8 +313,7 @@ class _Reader:
         keys: dict[str, Expression] = {}
         for group in seen.groups:
             key = self._named(group)
-            if re.search(r"\b(MAP<|VARIANT\b|VOID\b)", key.type):
-                raise NoRule(f"GROUP BY or DISTINCT on a column of type {key.type.lower()}")
+            _require_groupable(key.type, "GROUP BY or DISTINCT")
             keys[key.name] = key  # GROUP BY x, x is GROUP BY x
         calls = tuple(self._call(call) for call in seen.calls)
         if not keys and not calls:
@@ -242,10 +326,9 @@ class _Reader:
     def _call(self, call: Any) -> AggregateCall:
         function = call.aggregateFunction()
         name, spelled = kind(function), str(function.prettyName())
-        if name not in _FUNCTIONS or spelled.startswith("try_"):
-            raise NoRule(f"aggregate function {spelled}")
-        if call.isDistinct() and _FUNCTIONS[name] not in ("min", "max"):
-            raise NoRule(f"{spelled}(DISTINCT …)")
+        distinct = call.isDistinct() and _FUNCTIONS.get(name) not in ("min", "max")
+        if name not in _FUNCTIONS or spelled.startswith("try_") or distinct:
+            return self._other_call(call, name, spelled)
         arguments = items(function.children())
         conditions = [] if call.filter().isEmpty() else [self.speller.text(call.filter().get())]
         argument: Any = arguments[0] if len(arguments) == 1 else None
@@ -271,6 +354,38 @@ class _Reader:
             filter=conditions[0] if len(conditions) == 1 else condition,
         )
 
+    def _other_call(self, call: Any, name: str, spelled: str) -> AggregateCall:
+        """A call that is always computed from all rows of its group."""
+        if name == "PivotFirst":
+            return self._pivot(call)
+        if name not in _FUNCTIONS and name not in _RECOMPUTED:
+            raise NoRule(f"aggregate function {spelled}")
+        column = self.speller.column(call.resultAttribute())
+        text = self.speller.aggregate(call)
+        return AggregateCall(
+            name=column.name, function=spelled, argument=None, argument_type=None, type=column.type, text=text
+        )
+
+    def _pivot(self, call: Any) -> AggregateCall:
+        """PIVOT: one value for each listed key, in an array. A group has at most one row for a key."""
+        function, column = call.aggregateFunction(), self.speller.column(call.resultAttribute())
+        key, value = self.speller.text(function.pivotColumn()), self.speller.text(function.valueColumn())
+        of_type = function.pivotColumn().dataType()
+        literals = [
+            self.jvm.catalyst.expressions.Literal(each, of_type).sql() for each in items(function.pivotColumnValues())
+        ]
+        values = ", ".join(f"max(CASE WHEN {key} <=> {literal} THEN {value} END)" for literal in literals)
+        if not comparable(str(function.valueColumn().dataType().sql())):
+            raise NoRule("PIVOT of a value that cannot be compared")
+        return AggregateCall(
+            name=column.name,
+            function="pivot",
+            argument=None,
+            argument_type=None,
+            type=column.type,
+            text=f"array({values})",
+        )
+
     def _union(self, seen: _Seen) -> UnionAll:
         inputs = []
         for child in seen.children:
@@ -287,6 +402,8 @@ class _Reader:
 
     def _generate(self, seen: _Seen) -> Node:
         generator = seen.plan.generator()
+        if kind(generator) == "ReplicateRows":
+            return self._replicated(seen, generator)
         text = self.speller.text(generator, check=False)
         name = str(generator.prettyName())
         if seen.plan.outer():
@@ -302,6 +419,28 @@ class _Reader:
             return node
         passed = tuple(Expression(name=column.name, text=column.name, type=column.type) for column in wanted)
         return Project(child=node, expressions=passed)
+
+    def _replicated(self, seen: _Seen, generator: Any) -> Node:
+        """What INTERSECT ALL and EXCEPT ALL are rewritten to: each row as often as a counter says."""
+        count, *values = items(generator.children())
+        # They have the names of what they repeat.
+        originals = [self.speller.column(attribute) for attribute in items(seen.plan.generatorOutput())]
+        generated = tuple(Column(name=f"{column.name}_again", type=column.type) for column in originals)
+        fields = ", ".join(
+            f"{self.speller.text(value)} AS {column.name}" for value, column in zip(values, generated, strict=True)
+        )
+        text = f"inline(array_repeat(struct({fields}), CAST({self.speller.text(count)} AS INT)))"
+        node = Explode(child=self.build(seen.children[0]), generator=text, generated=generated)
+        passed = tuple(
+            Expression(name=column.name, text=again.name, type=column.type)
+            for column, again in zip(originals, generated, strict=True)
+        )
+        return Project(child=node, expressions=passed)
+
+
+def _require_groupable(type_text: str, where: str) -> None:
+    if not comparable(type_text) or "VOID" in type_text:
+        raise NoRule(f"{where} on a column of type {type_text.lower()}")
 
 
 def table_name(relation: Any) -> str | None:

@@ -31,6 +31,7 @@ _EXPRESSIONS = {
 
 # An expression without any of these is written by Catalyst as Spark SQL.
 _NOT_AS_SQL = ("RUNTIME_REPLACEABLE", "LAMBDA_FUNCTION", "CREATE_NAMED_STRUCT")
+_NULL_TREATMENT = ("First", "Last", "NthValue", "Lag", "Lead")
 _QUOTE = "'"
 _NO_FUNCTIONS = ("extractansiintervaldays(", "namedlambdavariable(")
 
@@ -52,6 +53,8 @@ class Speller:
         self.simplify_casts: Any = jvm.object(f"{CATALYST}.optimizer.SimplifyCasts")
         self.checks: list[tuple[str, Any]] = []
         self.call_checks: list[tuple[str, str]] = []
+        self.window_checks: list[tuple[str, Any]] = []
+        self.aggregate_checks: list[tuple[str, Any]] = []
         self.generator_checks: list[tuple[str, Any, list[str]]] = []
 
     def note(self, attributes: Iterable[Any]) -> None:
@@ -85,9 +88,26 @@ class Speller:
             pairs.append(self.jvm.root.scala.Tuple2(attribute, alias))
         self.renaming = self.jvm.object(f"{CATALYST}.expressions.AttributeMap").apply(self.jvm.seq(pairs))
 
-    def text(self, expression: Any, *, check: bool = True) -> str:
+    def window(self, expression: Any) -> str:
+        """Spark SQL for a window function with its OVER (…)."""
+        text = self.text(expression, check=False, allowed="WINDOW_EXPRESSION")
+        function = expression.windowFunction()
+        function = function.aggregateFunction() if kind(function) == "AggregateExpression" else function
+        if kind(function) in _NULL_TREATMENT and function.ignoreNulls():  # Catalyst leaves it out of the text
+            before, over, after = text.rpartition(" OVER (")
+            text = f"{before} IGNORE NULLS{over}{after}"
+        self.window_checks.append((text, expression))
+        return text
+
+    def aggregate(self, call: Any) -> str:
+        """Spark SQL for a whole aggregate call, with DISTINCT and FILTER."""
+        text = self.text(call, check=False)
+        self.aggregate_checks.append((text, call))
+        return text
+
+    def text(self, expression: Any, *, check: bool = True, allowed: str | None = None) -> str:
         """Spark SQL for an expression, over our column names."""
-        gap = self.jvm.contains(expression, *_EXPRESSIONS)
+        gap = self.jvm.contains(expression, *(name for name in _EXPRESSIONS if name != allowed))
         if gap is not None:
             raise NoRule(_EXPRESSIONS[gap])
         text = str(self._spelled(self.rename.replaceAlias(expression, self.renaming)).sql())
@@ -140,6 +160,10 @@ class Speller:
             for (text, expected), attribute in zip(self.call_checks, outputs, strict=True):
                 if attribute.dataType().sql() != expected:
                     raise NoRule(f"aggregate {text}")
+        for text, expression in self.window_checks:
+            self._check_one(relation, text, expression, "Window", "windowExpressions")
+        for text, call in self.aggregate_checks:
+            self._check_one(relation, text, call, "Aggregate", "aggregateExpressions")
         for text, generator, types in self.generator_checks:
             self._check_generator(relation, text, generator, types)
 
@@ -155,14 +179,41 @@ class Speller:
             return
         selected = items(self._selected(relation, [text for text, _ in checks]).projectList())
         for (text, expression), found in zip(checks, selected, strict=True):
-            if not found.child().semanticEquals(expression):
+            if not self._same(text, found.child(), expression):
                 raise NoRule(f"expression {text}, which Spark reads back differently")
+
+    def _same(self, text: str, found: Any, expression: Any) -> bool:
+        if found.semanticEquals(expression):
+            return True
+        if "CAST(NULL AS " not in text:
+            return False
+        return bool(self._with_typed_nulls(found).semanticEquals(self._with_typed_nulls(expression)))
+
+    def _with_typed_nulls(self, expression: Any) -> Any:
+        """A NULL of a type is a literal in a plan and a cast in SQL: here it is always the literal."""
+        children = items(expression.children())
+        if kind(expression) == "Cast" and kind(children[0]) == "Literal" and children[0].value() is None:
+            return self.jvm.catalyst.expressions.Literal(None, expression.dataType())
+        replaced = [self._with_typed_nulls(child) for child in children]
+        return expression.withNewChildren(self.jvm.seq(replaced)) if children else expression
 
     def _check_alone(self, relation: Any, text: str, expression: Any) -> None:
         try:
             self._check(relation, [(text, expression)])
         except PySparkException as error:
             raise NoRule(f"expression {text}, which Spark cannot read back ({short_message(error)})") from None
+
+    def _check_one(self, relation: Any, text: str, expression: Any, operator: str, expressions: str) -> None:
+        """The text, alone in a SELECT, must become this operator with this one expression in it."""
+        try:
+            plan = self._selected(relation, [text])
+        except PySparkException as error:
+            raise NoRule(f"{text}, which Spark cannot read back ({short_message(error)})") from None
+        while kind(plan) != operator and plan.children().size() == 1:
+            plan = items(plan.children())[0]
+        found = items(getattr(plan, expressions)()) if kind(plan) == operator else []
+        if len(found) != 1 or not found[0].child().semanticEquals(expression):
+            raise NoRule(f"{text}, which Spark reads back differently")
 
     def _check_generator(self, relation: Any, text: str, generator: Any, types: list[str]) -> None:
         try:

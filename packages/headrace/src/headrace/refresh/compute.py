@@ -11,13 +11,22 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.catalog.records import DynamicTable
 from headrace.errors import Bug
 from headrace.ivm import stages as stages_module
-from headrace.ivm.evaluate import evaluate
-from headrace.ivm.layout import Layout, grouped_root, layout_of, live_local, live_rows, schema_text, select_live
+from headrace.ivm.evaluate import Leaf, evaluate, values
+from headrace.ivm.layout import (
+    Layout,
+    cut_rows,
+    grouped_root,
+    layout_of,
+    live_local,
+    live_rows,
+    schema_text,
+    select_live,
+)
 from headrace.ivm.rules import RULES, bag, grouped
 from headrace.ivm.sources import SourceRange, read_delta, read_version, relation_rows
 from headrace.ivm.stages import Stages
 from headrace.names import quote
-from headrace.plan.nodes import Relation
+from headrace.plan.nodes import Values
 from headrace.plan.query import Query, Slot
 from headrace.plan.render import render, subquery
 from headrace.refresh.stored import Stored
@@ -79,7 +88,9 @@ def whole(
     if root is None or query.plan is None:
         return bag.whole(evaluated(spark, logs, query, versions), layout, sequence, searchable=query.plan is not None)
 
-    def read(relation: Relation) -> DataFrame:
+    def read(relation: Leaf) -> DataFrame:
+        if isinstance(relation, Values):
+            return values(spark, relation)
         source = query.sources[relation.source]
         version = versions[source.path]
         span = SourceRange(source.path, source.kind == "dynamic", None, version, True, False, None)
@@ -97,7 +108,7 @@ def evaluated(spark: SparkSession, logs: DeltaLogs, query: Query, versions: dict
     for index, view in views.items():
         source = query.sources[index]
         span = SourceRange(source.path, source.kind == "dynamic", None, versions[source.path], True, False, None)
-        rows = read_version(spark, logs, span, versions[source.path])
+        rows = cut_rows(read_version(spark, logs, span, versions[source.path]), source.cut)
         public = [quote(column.name) for column in source.columns]
         (rows.select(*public) if public else rows).createTempView(view)
     try:
@@ -123,6 +134,6 @@ def pinned_text(query: Query, versions: dict[str, int]) -> str:
         if source.kind == "table":
             return f"{slot.spark_name} VERSION AS OF {version}"
         stored = f"delta.{quote(source.path)} VERSION AS OF {version}"
-        return subquery(select_live(source.columns, source.hides_groups, stored), slot.alias)
+        return subquery(select_live(source.columns, source.hides_groups, stored, source.cut), slot.alias)
 
     return render(query.bound, table_at)

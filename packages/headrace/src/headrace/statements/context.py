@@ -131,4 +131,5 @@ def dynamic_source(table: DynamicTable) -> Source:
         kind="dynamic",
         columns=tuple(OutputColumn(name=column.name, type=column.type) for column in table.query.columns),
         hides_groups=layout_of(table.query).hides_groups,
+        cut=table.query.cut,
     )

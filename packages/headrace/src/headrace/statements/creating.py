@@ -152,6 +152,7 @@ def same_meaning(one: Query, other: Query) -> bool:
     """Whether two queries give the same columns in the same way from the same tables."""
     return (
         one.bound == other.bound
+        and one.cut == other.cut
         and [(c.name, c.type) for c in one.columns] == [(c.name, c.type) for c in other.columns]
         and [source.path for source in one.sources] == [source.path for source in other.sources]
     )

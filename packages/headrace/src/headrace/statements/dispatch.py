@@ -215,7 +215,7 @@ def _past(context: Context, parts: tuple[str, ...], version: int | None, moment:
         return None
     when = f"VERSION AS OF {version}" if version is not None else f"TIMESTAMP AS OF {moment}"
     place = f"delta.{quote(table.storage_path)} {when}"
-    return f"({select_live(table.query.columns, layout_of(table.query).hides_groups, place)})"
+    return f"({select_live(table.query.columns, layout_of(table.query).hides_groups, place, table.query.cut)})"
 
 
 def _refuse_writes(context: Context, statement: sql.SparkStatement) -> None:

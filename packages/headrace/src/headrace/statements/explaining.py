@@ -29,7 +29,12 @@ _RULES = {
     "union_all": "Δ(A + B) = ΔA + ΔB",
     "explode": "Δ explode(A) = explode(ΔA)",
     "inner_join": "Δ(L ⋈ R) = ΔL ⋈ R_new + L_old ⋈ ΔR",
+    "outer_join": "Δ(L ⟕ R) = ΔL ⟕ R_new + A ⟕ R_new − A ⟕ R_old, A = rows of L that match ΔR",
+    "semi_join": "Δ(L ⋉ R) = ΔL ⋉ R_new + A ⋉ R_new − A ⋉ R_old, A = rows of L that match ΔR",
     "aggregate": "the affected groups, before and after",
+    "window": "the affected partitions, before and after",
+    "expand": "Δ expand(A) = expand(ΔA)",
+    "values": "never changes",
 }
 
 Row = tuple[str, str, str]

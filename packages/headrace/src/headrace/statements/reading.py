@@ -9,7 +9,8 @@ from headrace.catalog.records import DynamicTable
 from headrace.errors import HeadraceError, NotAllowed, Position, UserError
 from headrace.ivm.layout import without_plan_if_unstorable
 from headrace.plan.catalyst import read_query
-from headrace.plan.query import Query
+from headrace.plan.query import Cut, Query
+from headrace.sql.limits import split_limit
 from headrace.sql.tokens import position_at
 from headrace.statements.context import Context
 
@@ -17,8 +18,7 @@ from headrace.statements.context import Context
 def read(context: Context, text: str, statement: str, offset: int) -> Query:
     """The query, read by Spark; positions of errors are those in the whole statement."""
     try:
-        query = read_query(context.spark, text, locate=context.locate, database_of=context.database_of)
-        return without_plan_if_unstorable(query)
+        return _read(context, text)
     except HeadraceError as error:
         if error.position is not None:
             start = position_at(statement, offset)
@@ -26,6 +26,22 @@ def read(context: Context, text: str, statement: str, offset: int) -> Query:
             column = at.column + start.column - 1 if at.line == 1 else at.column
             error.position = Position(at.line + start.line - 1, column)
         raise
+
+
+def _read(context: Context, text: str) -> Query:
+    limited = split_limit(text)
+    if limited is not None:
+        query = _read_whole(context, limited.body)
+        if query.plan is not None and query.order:
+            cut = Cut(order=query.order, count=limited.count, offset=limited.offset)
+            shown = query.resolved_text + text[len(limited.body) :]
+            return query.model_copy(update={"text": text, "resolved_text": shown, "cut": cut})
+    return _read_whole(context, text)
+
+
+def _read_whole(context: Context, text: str) -> Query:
+    query = read_query(context.spark, text, locate=context.locate, database_of=context.database_of)
+    return without_plan_if_unstorable(query)
 
 
 def renamed(query: Query, names: list[str]) -> Query:
@@ -39,7 +55,10 @@ def renamed(query: Query, names: list[str]) -> Query:
     if plan is not None:
         pairs = tuple((name, unique) for name, (_, unique) in zip(names, plan.columns, strict=True))
         plan = plan.model_copy(update={"columns": pairs})
-    return query.model_copy(update={"columns": outputs, "plan": plan})
+    new_name = {column.name: name for column, name in zip(query.columns, names, strict=True)}
+    order = tuple((new_name[name], direction) for name, direction in query.order)
+    cut = None if query.cut is None else query.cut.model_copy(update={"order": order})
+    return query.model_copy(update={"columns": outputs, "plan": plan, "order": order, "cut": cut})
 
 
 def rebind(context: Context, table: DynamicTable) -> DynamicTable:

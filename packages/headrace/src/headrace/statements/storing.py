@@ -107,7 +107,8 @@ def create_view(context: Context, table: DynamicTable) -> None:
         for c in table.query.columns
     )
     comment = f" COMMENT {quote_text(table.comment)}" if table.comment else ""
-    body = select_live(table.query.columns, layout_of(table.query).hides_groups, f"delta.{quote(table.storage_path)}")
+    stored = f"delta.{quote(table.storage_path)}"
+    body = select_live(table.query.columns, layout_of(table.query).hides_groups, stored, table.query.cut)
     name = table.table_name.spark(context.home)
     context.spark.sql(f"CREATE OR REPLACE VIEW {name} ({columns}){comment} AS {body}")
 

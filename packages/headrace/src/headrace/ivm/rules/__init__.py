@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.ivm.rules import aggregate, explode, inner_join, project, union_all
+from headrace.ivm.rules import aggregate, expand, explode, inner_join, outer_join, project, semi_join, union_all, window
 from headrace.ivm.rules import filter as filter_rule
 from headrace.ivm.stages import Rule
 from headrace.plan import nodes
@@ -14,6 +14,10 @@ RULES: dict[type, Rule[Any]] = {
     nodes.Project: project.changes,
     nodes.UnionAll: union_all.changes,
     nodes.Explode: explode.changes,
+    nodes.Expand: expand.changes,
     nodes.InnerJoin: inner_join.changes,
+    nodes.OuterJoin: outer_join.changes,
+    nodes.SemiJoin: semi_join.changes,
     nodes.Aggregate: aggregate.changes,
+    nodes.Window: window.changes,
 }

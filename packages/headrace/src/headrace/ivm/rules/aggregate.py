@@ -17,26 +17,26 @@ from headrace.ivm.changeset import Changes, net, weighted
 from headrace.ivm.evaluate import aggregate, with_keys
 from headrace.ivm.stages import Stages
 from headrace.names import quote
-from headrace.plan.nodes import Aggregate
+from headrace.plan.nodes import Aggregate, Expression
 
 
 def changes(stages: Stages, node: Aggregate) -> Changes | None:
     below = stages.materialized(node.child)
     if below is None:
         return None
-    before = aggregate(affected(stages, node, stages.old(node.child), below), node)
-    after = aggregate(affected(stages, node, stages.new(node.child), below), node)
+    before = aggregate(affected(stages, node.keys, stages.old(node.child), below), node)
+    after = aggregate(affected(stages, node.keys, stages.new(node.child), below), node)
     names = [column.name for column in node.output]
     return Changes(net(weighted(before, -1).union(weighted(after, 1)), names), insert_only=False)
 
 
-def affected(stages: Stages, node: Aggregate, rows: DataFrame, below: Changes) -> DataFrame:
-    """The rows whose group is touched by the changes below the aggregate (all rows when there are no keys)."""
-    texts = [key.text for key in node.keys]
+def affected(stages: Stages, keys: tuple[Expression, ...], rows: DataFrame, below: Changes) -> DataFrame:
+    """The rows whose group is touched by the changes below the operator (all rows when there are no keys)."""
+    texts = [key.text for key in keys]
     if not texts:
         return rows
-    keys = below.rows.selectExpr(*(f"{text} AS __hr_a{i}" for i, text in enumerate(texts))).distinct()
-    candidates = with_keys(stages.narrowed(rows, texts, below, texts), node.keys)
-    same = [f"{quote(key.name)} <=> __hr_a{i}" for i, key in enumerate(node.keys)]
+    touched = below.rows.selectExpr(*(f"{text} AS __hr_a{i}" for i, text in enumerate(texts))).distinct()
+    candidates = with_keys(stages.narrowed(rows, texts, below, texts), keys)
+    same = [f"{quote(key.name)} <=> __hr_a{i}" for i, key in enumerate(keys)]
     few = below.local is not None
-    return candidates.join(F.broadcast(keys) if few else keys, F.expr(" AND ".join(same)), "left_semi")
+    return candidates.join(F.broadcast(touched) if few else touched, F.expr(" AND ".join(same)), "left_semi")

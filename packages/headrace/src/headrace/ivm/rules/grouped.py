@@ -90,7 +90,7 @@ def _refresh_with_care(
 
 def _computed_anew(stages: Stages, grouped: Grouped, unsafe: DataFrame, below: Changes) -> DataFrame:
     """The unsafe groups with their states computed from their rows, in the shape that `_folded` gives."""
-    rows = affected(stages, grouped.aggregate, stages.new(grouped.aggregate.child), below)
+    rows = affected(stages, grouped.aggregate.keys, stages.new(grouped.aggregate.child), below)
     states = _whole_states(rows, grouped)
     kept = [name for name in unsafe.columns if name.startswith("o_")]
     keys = [name for name, _ in grouped.key_columns]

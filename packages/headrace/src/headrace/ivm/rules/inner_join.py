@@ -20,18 +20,16 @@ from headrace.plan.nodes import InnerJoin
 
 
 def changes(stages: Stages, node: InnerJoin) -> Changes | None:
-    keys_left = [left for left, _ in node.equalities + node.null_safe_equalities]
-    keys_right = [right for _, right in node.equalities + node.null_safe_equalities]
     terms: list[DataFrame] = []
     insert_only = True
     left = stages.materialized(node.left)
     if left is not None:
-        right_new = stages.narrowed(stages.new(node.right), keys_right, left, keys_left)
+        right_new = stages.narrowed(stages.new(node.right), node.right_keys, left, node.left_keys)
         terms.append(join(left.rows, right_new, node))
         insert_only = insert_only and left.insert_only
     right = stages.materialized(node.right)
     if right is not None:
-        left_old = stages.narrowed(stages.old(node.left), keys_left, right, keys_right)
+        left_old = stages.narrowed(stages.old(node.left), node.left_keys, right, node.right_keys)
         terms.append(join(left_old, right.rows, node))
         insert_only = insert_only and right.insert_only
     if not terms:

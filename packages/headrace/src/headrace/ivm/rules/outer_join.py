@@ -1,0 +1,53 @@
+"""Outer join.
+
+    Δ(L ⟕ R)  =  ΔL ⟕ R_new  +  (A ⟕ R_new)  −  (A ⟕ R_old)        A = the rows of L_old that match a row of ΔR
+    full:     +  Δ(R ▷ L), with NULL for the columns of L
+
+State:    none; both sides are Delta versions.
+Cost:     one join for a changed left side; for a changed right side, one to find A and two that start from it. A full
+          join does the same once more, from the other side.
+Requires: a deterministic condition.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import DataFrame
+
+from headrace.ivm.changeset import WEIGHT, Changes, net_if_comparable
+from headrace.ivm.evaluate import join, joined
+from headrace.ivm.rules.semi_join import linear_in_left
+from headrace.ivm.stages import Stages, names_of
+from headrace.names import quote
+from headrace.plan.nodes import OuterJoin, SemiJoin
+
+
+def changes(stages: Stages, node: OuterJoin) -> Changes | None:
+    left, right = stages.materialized(node.left), stages.materialized(node.right)
+    terms = linear_in_left(stages, node, left, right, lambda rows, other: joined(rows, other, node, "left"))
+    columns = [*names_of(node), WEIGHT]
+    found = [term.select(*columns) for term in terms]
+    if node.full:
+        unmatched = _unmatched_right(node)
+        others = linear_in_left(stages, unmatched, right, left, lambda rows, other: join(rows, other, unmatched))
+        nulls = [f"CAST(NULL AS {column.type}) AS {quote(column.name)}" for column in node.left.output]
+        found += [term.selectExpr(*nulls, *names_of(node.right), WEIGHT) for term in others]
+    if not found:
+        return None
+    rows = reduce(DataFrame.union, found)
+    if right is None and not node.full:
+        return Changes(rows, insert_only=left is not None and left.insert_only)
+    return Changes(net_if_comparable(rows, node.output), insert_only=False)
+
+
+def _unmatched_right(node: OuterJoin) -> SemiJoin:
+    """The rows of the right side that match nothing on the left."""
+    return SemiJoin(
+        left=node.right,
+        right=node.left,
+        equalities=tuple((right, left) for left, right in node.equalities),
+        null_safe_equalities=tuple((right, left) for left, right in node.null_safe_equalities),
+        condition=node.condition,
+        anti=True,
+    )

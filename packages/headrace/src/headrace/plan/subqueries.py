@@ -1,0 +1,135 @@
+"""Subqueries in expressions become joins.
+
+A scalar subquery that names no outer column is computed once: it is joined to every row. EXISTS, IN and correlated
+subqueries are rewritten by Catalyst's own rules, after the plans inside them have been lowered in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.plan.jvm import CATALYST, Jvm, items, kind, optional
+from headrace.plan.spelling import NoRule
+
+_PULL_UP = f"{CATALYST}.optimizer.PullupCorrelatedPredicates"
+_TO_JOINS = (
+    f"{CATALYST}.optimizer.RewriteLateralSubquery",
+    f"{CATALYST}.optimizer.RewriteCorrelatedScalarSubquery",
+    f"{CATALYST}.optimizer.RewritePredicateSubquery",
+)
+_WITH_PLAN = ("ScalarSubquery", "Exists", "ListQuery", "LateralSubquery")
+_PASSING = ("Project", "SubqueryAlias", "View")
+
+Change = Callable[[Any], Any]
+
+
+def without_subqueries(jvm: Jvm, plan: Any) -> Any:
+    """The plan with every subquery in an expression turned into a join."""
+    if jvm.contains(plan, "PLAN_EXPRESSION") is None:
+        return plan
+    plan = _joined_scalars(jvm, plan)
+    plan = jvm.object(_PULL_UP).apply(plan)
+    plan = _lowered_inside(jvm, plan)
+    for rule in _TO_JOINS:
+        plan = jvm.object(rule).apply(plan)
+    return plan
+
+
+def _joined_scalars(jvm: Jvm, plan: Any) -> Any:
+    """Each scalar subquery that names no outer column as a join, everywhere in the plan."""
+    if jvm.contains(plan, "SCALAR_SUBQUERY") is None:
+        return plan
+    children = [_joined_scalars(jvm, child) for child in items(plan.children())]
+    plan = plan.withNewChildren(jvm.seq(children))
+    found: dict[int, Any] = {}
+
+    def change(expression: Any) -> Any:
+        if kind(expression) == "ScalarSubquery" and not expression.isCorrelated():
+            inner = _joined_scalars(jvm, expression.plan())
+            attribute = items(inner.output())[0]
+            found[int(attribute.exprId().id())] = inner
+            return attribute
+        return _with_children(jvm, expression, change)
+
+    changed = _with_expressions(jvm, plan, change)
+    if not found:
+        return plan
+    if kind(plan) == "Aggregate":
+        raise NoRule("scalar subquery in the SELECT list of an aggregation")
+    below = items(plan.children())
+    if len(below) != 1:
+        raise NoRule("scalar subquery in a join condition")
+    child = below[0]
+    for inner in found.values():
+        if optional(inner.maxRows()) != 1:
+            raise NoRule("scalar subquery that may return several rows")
+        child = _join(jvm, child, inner, "Inner" if _has_one_row(inner) else "LeftOuter")
+    changed = changed.withNewChildren(jvm.seq([child]))
+    if kind(plan) != "Filter":
+        return changed
+    return jvm.catalyst.plans.logical.Project(plan.output(), changed)
+
+
+def _lowered_inside(jvm: Jvm, plan: Any) -> Any:
+    """The plan with the plans inside its remaining subqueries free of subqueries themselves."""
+    if jvm.contains(plan, "PLAN_EXPRESSION") is None:
+        return plan
+    children = [_lowered_inside(jvm, child) for child in items(plan.children())]
+    return map_subqueries(jvm, plan.withNewChildren(jvm.seq(children)), lambda inner: without_subqueries(jvm, inner))
+
+
+def map_subqueries(jvm: Jvm, plan: Any, change_plan: Change) -> Any:
+    """The node with the plan of each subquery in its own expressions changed."""
+
+    def change(expression: Any) -> Any:
+        if kind(expression) in _WITH_PLAN:
+            return expression.withNewPlan(change_plan(expression.plan()))
+        return _with_children(jvm, expression, change)
+
+    return _with_expressions(jvm, plan, change)
+
+
+def _with_children(jvm: Jvm, expression: Any, change: Change) -> Any:
+    if jvm.contains(expression, "PLAN_EXPRESSION") is None:
+        return expression
+    if kind(expression) == "InSubquery":  # its ListQuery is not among its children
+        values = jvm.seq([change(value) for value in items(expression.values())])
+        return jvm.catalyst.expressions.InSubquery(values, change(expression.query()))
+    return expression.withNewChildren(jvm.seq([change(child) for child in items(expression.children())]))
+
+
+def _with_expressions(jvm: Jvm, plan: Any, change: Change) -> Any:
+    """The node with each of its own expressions changed."""
+    own = items(plan.expressions())
+    if all(jvm.contains(expression, "PLAN_EXPRESSION") is None for expression in own):
+        return plan
+    logical = jvm.catalyst.plans.logical
+    match kind(plan):
+        case "Filter":
+            return logical.Filter(change(plan.condition()), plan.child())
+        case "Project":
+            return logical.Project(jvm.seq([change(each) for each in items(plan.projectList())]), plan.child())
+        case "Aggregate":
+            groups = jvm.seq([change(each) for each in items(plan.groupingExpressions())])
+            results = jvm.seq([change(each) for each in items(plan.aggregateExpressions())])
+            return logical.Aggregate(groups, results, plan.child(), plan.hint())
+        case "LateralJoin":
+            return logical.LateralJoin(plan.left(), change(plan.right()), plan.joinType(), plan.condition())
+        case "Join":
+            condition = jvm.root.scala.Some(change(plan.condition().get()))
+            return logical.Join(plan.left(), plan.right(), plan.joinType(), condition, plan.hint())
+    raise NoRule("subquery in an expression")
+
+
+def _join(jvm: Jvm, left: Any, right: Any, how: str) -> Any:
+    none = jvm.object("scala.None")
+    no_hint = jvm.object(f"{CATALYST}.plans.logical.JoinHint").NONE()
+    return jvm.catalyst.plans.logical.Join(left, right, jvm.object(f"{CATALYST}.plans.{how}"), none, no_hint)
+
+
+def _has_one_row(plan: Any) -> bool:
+    """Whether the plan gives exactly one row whatever it reads: an aggregate without GROUP BY."""
+    while kind(plan) in _PASSING:
+        plan = items(plan.children())[0]
+    return kind(plan) == "Aggregate" and plan.groupingExpressions().isEmpty()
