@@ -119,6 +119,9 @@ INCREMENTAL = [
     "SELECT id FROM range(5)",
     "SELECT 1 AS one, 'x' AS s",
     "SELECT id FROM b UNION ALL SELECT 7",
+    # current_date
+    "SELECT id FROM a WHERE dt > current_date() - INTERVAL 7 DAYS OR s = 'current_date()'",
+    "SELECT id, datediff(current_date, dt) >= 0 AS past FROM a",
     # joins
     "SELECT a.id, y FROM a JOIN b ON a.id = b.id",
     "SELECT a.id, b.y, c.z FROM a, b, c WHERE a.id = c.id AND c.z = b.y AND a.x = 1 AND a.id + b.id > c.z",
@@ -212,7 +215,6 @@ FULL = [
     ("SELECT id, (SELECT id FROM c WHERE id = 3) AS y FROM a", "scalar subquery that may return several rows"),
     ("SELECT max(x) + (SELECT min(y) FROM b) AS m FROM a", "scalar subquery in the SELECT list of an aggregation"),
     ("SELECT id, first(x) AS f FROM a GROUP BY id HAVING count(*) < 0", "aggregate function first"),
-    ("SELECT id FROM a WHERE dt > current_date() - INTERVAL 7 DAYS", "current_date()"),
     ("SELECT m, count(*) AS n FROM a GROUP BY m", "GROUP BY or DISTINCT on a column of type map<string, int>"),
     ("WITH RECURSIVE r(n) AS (SELECT min(id) FROM a UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n FROM r", None),
 ]

@@ -110,8 +110,11 @@ def relations(draw: st.DrawFn, sources: list[Table], depth: int) -> Relation:
         return draw(st.sampled_from(sources)).relation
     below = draw(relations(sources, depth - 1))
     shape = draw(
-        st.sampled_from(["filter", "project", "join", "group", "group", "distinct", "union", "explode", "global"])
-    )
+        st.sampled_from(
+            ["filter", "project", "join", "join", "group", "group", "distinct", "union", "explode", "global",
+             "semi", "semi", "set", "window", "window", "scalar"]
+        )
+    )  # fmt: skip
     inner = f"({below.text})"
     if shape == "filter":
         return Relation(f"SELECT * FROM {inner} WHERE {draw(conditions(below.columns))}", below.columns)
@@ -126,6 +129,14 @@ def relations(draw: st.DrawFn, sources: list[Table], depth: int) -> Relation:
         return Relation(f"SELECT {', '.join(items)} FROM {inner}", tuple(columns))
     if shape == "join":
         return _join(draw, below, draw(relations(sources, 0)))
+    if shape == "semi":
+        return _semi(draw, below, draw(st.sampled_from(sources)).relation)
+    if shape == "set":
+        return _set(draw, below)
+    if shape == "window":
+        return _window(draw, below)
+    if shape == "scalar":
+        return _scalar(draw, below, draw(st.sampled_from(sources)).relation)
     if shape == "union":
         condition = draw(conditions(below.columns))
         return Relation(f"{below.text} UNION ALL SELECT * FROM {inner} WHERE {condition}", below.columns)
@@ -152,8 +163,73 @@ def _join(draw: st.DrawFn, left: Relation, right: Relation) -> Relation:
         return left
     a, b = draw(st.sampled_from(pairs))
     same = draw(st.sampled_from(["=", "<=>"]))
-    text = f"SELECT {', '.join(names)} FROM ({left.text}) l JOIN ({right.text}) r ON l.{a} {same} r.{b}"
+    how = draw(st.sampled_from(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]))
+    text = f"SELECT {', '.join(names)} FROM ({left.text}) l {how} ({right.text}) r ON l.{a} {same} r.{b}"
+    if draw(st.booleans()):
+        name, kind = draw(st.sampled_from(right.keys))
+        text += f" AND r.{name} >= {draw(literal(kind))}" if kind in VALUES else ""
     return Relation(text, columns)
+
+
+def _semi(draw: st.DrawFn, left: Relation, right: Relation) -> Relation:
+    pairs = [(a, b) for a, kind in left.keys for b, other in right.keys if kind == other]
+    if not pairs:
+        return left
+    a, b = draw(st.sampled_from(pairs))
+    inside = draw(conditions(right.columns))
+    test = draw(
+        st.sampled_from(
+            [
+                f"l.{a} IN (SELECT {b} FROM ({right.text}) WHERE {inside})",
+                f"l.{a} NOT IN (SELECT {b} FROM ({right.text}) WHERE {inside})",
+                f"EXISTS (SELECT 1 FROM ({right.text}) r WHERE r.{b} = l.{a})",
+                f"NOT EXISTS (SELECT 1 FROM ({right.text}) r WHERE r.{b} <=> l.{a})",
+                f"(l.{a} IS NULL OR EXISTS (SELECT 1 FROM ({right.text}) r WHERE r.{b} = l.{a}))",
+            ]
+        )
+    )
+    return Relation(f"SELECT l.* FROM ({left.text}) l WHERE {test}", left.columns)
+
+
+def _set(draw: st.DrawFn, below: Relation) -> Relation:
+    if not below.keys:
+        return below
+    names = ", ".join(name for name, _ in below.keys)
+    how = draw(st.sampled_from(["UNION", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL"]))
+    condition = draw(conditions(below.columns))
+    text = f"SELECT {names} FROM ({below.text}) {how} SELECT {names} FROM ({below.text}) WHERE {condition}"
+    return Relation(f"SELECT * FROM ({text})", tuple(below.keys))
+
+
+def _window(draw: st.DrawFn, below: Relation) -> Relation:
+    """Functions whose value does not depend on the order of equal rows."""
+    if not below.keys or any(name == "w" for name, _ in below.columns):
+        return below
+    key, order = draw(st.sampled_from(below.keys))[0], draw(st.sampled_from(below.keys))[0]
+    partition = draw(st.sampled_from([f"PARTITION BY {key}", f"PARTITION BY {key}", ""]))
+    call = draw(
+        st.sampled_from(
+            [
+                f"rank() OVER ({partition} ORDER BY {order})",
+                f"dense_rank() OVER ({partition} ORDER BY {order} DESC NULLS LAST)",
+                f"count({order}) OVER ({partition})",
+                f"max({order}) OVER ({partition} ORDER BY {order})",
+                f"count(*) OVER ({partition} ORDER BY {order} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+            ]
+        )
+    )
+    return Relation(f"SELECT *, {call} AS w FROM ({below.text})", (*below.columns, ("w", "OTHER")))
+
+
+def _scalar(draw: st.DrawFn, left: Relation, right: Relation) -> Relation:
+    if any(name == "z" for name, _ in left.columns):
+        return left
+    name, kind = draw(st.sampled_from(right.keys))
+    same = [a for a, other in left.keys if other == kind]
+    inner = f"SELECT {draw(st.sampled_from(['max', 'count', 'min']))}({name}) FROM ({right.text}) r"
+    if same and draw(st.booleans()):
+        inner += f" WHERE r.{name} = l.{same[0]}"
+    return Relation(f"SELECT l.*, ({inner}) AS z FROM ({left.text}) l", (*left.columns, ("z", "OTHER")))
 
 
 def _group(draw: st.DrawFn, below: Relation, *, everything: bool) -> Relation:
@@ -165,11 +241,13 @@ def _group(draw: st.DrawFn, below: Relation, *, everything: bool) -> Relation:
     items.append("count(*) AS n")
     columns.append(("n", "OTHER"))
     for i, (name, kind) in enumerate(draw(st.lists(st.sampled_from(below.columns), max_size=3, unique=True))):
-        call = draw(st.sampled_from(["count", "min", "max", "sum", "avg"]))
-        if call in ("sum", "avg") and kind not in (*NUMBERS, INEXACT):
+        call = draw(st.sampled_from(["count", "min", "max", "sum", "avg", "stddev", "count_distinct"]))
+        if call in ("sum", "avg", "stddev") and kind not in (*NUMBERS, INEXACT):
             call = "count"
-        exact = call in ("count", "min", "max") and kind != INEXACT
-        items.append(f"{call}({name}) AS a{i}")
+        if call == "count_distinct" and kind == INEXACT:
+            call = "count"
+        exact = call in ("count", "min", "max", "count_distinct") and kind != INEXACT
+        items.append(f"count(DISTINCT {name}) AS a{i}" if call == "count_distinct" else f"{call}({name}) AS a{i}")
         columns.append((f"a{i}", kind if call in ("min", "max") else "OTHER" if exact else INEXACT))
     items.append(f"count_if({draw(conditions(below.columns))}) AS y")
     columns.append(("y", "OTHER"))

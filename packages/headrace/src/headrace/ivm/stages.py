@@ -19,6 +19,7 @@ from headrace.ivm.changeset import Changes
 from headrace.ivm.evaluate import Leaf, evaluate, values
 from headrace.ivm.sources import SourceRange, read_version, relation_changes, relation_rows
 from headrace.names import quote
+from headrace.plan.dates import depends_on_date, plan_at
 from headrace.plan.nodes import Node, Relation, Values, walk
 from headrace.storage.delta import DeltaLogs
 
@@ -36,9 +37,16 @@ class Stages:
     """One refresh's view of its sources: rows before, rows after, and changes of any node of the plan."""
 
     def __init__(
-        self, spark: SparkSession, logs: DeltaLogs, sources: Sequence[SourceRange], rules: dict[type, Rule[Any]]
+        self,
+        spark: SparkSession,
+        logs: DeltaLogs,
+        sources: Sequence[SourceRange],
+        rules: dict[type, Rule[Any]],
+        dates: tuple[str | None, str | None] = (None, None),
     ) -> None:
+        """`dates` are the days that current_date stands for, at the old frontier and at the new one."""
         self.spark = spark
+        self.old_date, self.new_date = dates
         self._logs = logs
         self._read_already: dict[tuple[str, int], DataFrame] = {}
         self.sources = sources
@@ -52,14 +60,14 @@ class Stages:
 
     def old(self, node: Node) -> DataFrame:
         """The node's rows at the old frontier."""
-        return evaluate(node, lambda relation: self._read(relation, old=True))
+        return evaluate(plan_at(node, self.old_date), lambda relation: self._read(relation, old=True))
 
     def new(self, node: Node) -> DataFrame:
         """The node's rows at the new frontier."""
-        return evaluate(node, lambda relation: self._read(relation, old=False))
+        return evaluate(plan_at(node, self.new_date), lambda relation: self._read(relation, old=False))
 
     def changes(self, node: Node) -> Changes | None:
-        """The node's changeset; None when no source below it changed, and Spark then never hears of it."""
+        """The node's changeset; None when nothing below it changed, and Spark then never hears of it."""
         if not self.changed(node):
             return None
         if isinstance(node, Relation):
@@ -98,7 +106,13 @@ class Stages:
         self._cached.append(kept)
         return kept
 
+    @property
+    def new_day(self) -> bool:
+        return self.old_date != self.new_date
+
     def changed(self, node: Node) -> bool:
+        if self.new_day and depends_on_date(node):
+            return True
         return any(self.sources[below.source].changed for below in walk(node) if isinstance(below, Relation))
 
     def narrowed(self, rows: DataFrame, texts: Sequence[str], changes: Changes, keys: Sequence[str]) -> DataFrame:

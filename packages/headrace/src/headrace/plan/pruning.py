@@ -26,7 +26,7 @@ def prune(root: Node, wanted: set[str]) -> Node:
     """Leave out the columns of source tables that nothing above names."""
     used = set(wanted)
     for node in walk(root):
-        used.update(*map(names_in, _texts(node)))
+        used.update(*map(names_in, own_texts(node)))
     return _pruned(root, used)
 
 
@@ -39,7 +39,8 @@ def names_in(text: str) -> set[str]:
     return set(re.findall(r"\w+", text))
 
 
-def _texts(node: Node) -> list[str]:
+def own_texts(node: Node) -> list[str]:
+    """The texts of the node itself, not of those below it."""
     match node:
         case Project():
             return [expression.text for expression in node.expressions]

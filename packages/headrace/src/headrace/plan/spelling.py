@@ -23,7 +23,6 @@ _EXPRESSIONS = {
     "SCALAR_SUBQUERY": "scalar subquery",
     "OUTER_REFERENCE": "correlated subquery",
     "PLAN_EXPRESSION": "subquery in an expression",
-    "CURRENT_LIKE": "current_date()",
     "PYTHON_UDF": "Python function",
     "SCALA_UDF": "user-defined function",
     "WINDOW_EXPRESSION": "window function",

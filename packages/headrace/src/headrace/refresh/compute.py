@@ -26,6 +26,7 @@ from headrace.ivm.rules import RULES, bag, grouped
 from headrace.ivm.sources import SourceRange, read_delta, read_version, relation_rows
 from headrace.ivm.stages import Stages
 from headrace.names import quote
+from headrace.plan.dates import at_date, plan_at
 from headrace.plan.nodes import Values
 from headrace.plan.query import Query, Slot
 from headrace.plan.render import render, subquery
@@ -76,17 +77,31 @@ def _live(spark: SparkSession, logs: DeltaLogs, table: DynamicTable, layout: Lay
     return live_rows(contents, tombstones=stored.note.tombstones > 0)
 
 
-def stages_of(spark: SparkSession, logs: DeltaLogs, ranges: tuple[SourceRange, ...]) -> Stages:
-    return Stages(spark, logs, ranges, RULES)
+def stages_of(
+    spark: SparkSession,
+    logs: DeltaLogs,
+    ranges: tuple[SourceRange, ...],
+    dates: tuple[str | None, str | None],
+) -> Stages:
+    return Stages(spark, logs, ranges, RULES, dates)
 
 
 def whole(
-    spark: SparkSession, logs: DeltaLogs, query: Query, versions: dict[str, int], layout: Layout, sequence: int
+    spark: SparkSession,
+    logs: DeltaLogs,
+    query: Query,
+    versions: dict[str, int],
+    date: str | None,
+    layout: Layout,
+    sequence: int,
 ) -> DataFrame:
-    """The storage rows of a full refresh: all rows of the query with these versions of its sources."""
-    root = grouped_root(query.plan)
+    """The storage rows of a full refresh: all rows of the query with these versions of its sources, on this day."""
+    root = None
+    if query.plan is not None:
+        root = grouped_root(query.plan.model_copy(update={"root": plan_at(query.plan.root, date)}))
     if root is None or query.plan is None:
-        return bag.whole(evaluated(spark, logs, query, versions), layout, sequence, searchable=query.plan is not None)
+        rows = evaluated(spark, logs, query, versions, date)
+        return bag.whole(rows, layout, sequence, searchable=query.plan is not None)
 
     def read(relation: Leaf) -> DataFrame:
         if isinstance(relation, Values):
@@ -99,8 +114,10 @@ def whole(
     return grouped.whole(evaluate(root.aggregate.child, read), root, query.plan, layout, sequence)
 
 
-def evaluated(spark: SparkSession, logs: DeltaLogs, query: Query, versions: dict[str, int]) -> DataFrame:
-    """The query's own text, evaluated by Spark with every source at its version.
+def evaluated(
+    spark: SparkSession, logs: DeltaLogs, query: Query, versions: dict[str, int], date: str | None
+) -> DataFrame:
+    """The query's own text, evaluated by Spark with every source at its version, on the given day.
 
     The sources are put in as temporary views over their files, which spares Spark from rebuilding each table's state.
     Where the text needs the table's own name (a column written as `schema.table.column`), VERSION AS OF does it."""
@@ -112,13 +129,17 @@ def evaluated(spark: SparkSession, logs: DeltaLogs, query: Query, versions: dict
         public = [quote(column.name) for column in source.columns]
         (rows.select(*public) if public else rows).createTempView(view)
     try:
-        rows = spark.sql(render(query.bound, lambda slot: _aliased(views[slot.source], slot.alias)))
+        rows = spark.sql(_on(date, render(query.bound, lambda slot: _aliased(views[slot.source], slot.alias))))
     except AnalysisException:
-        rows = spark.sql(pinned_text(query, versions))
+        rows = spark.sql(_on(date, pinned_text(query, versions)))
     finally:
         for view in views.values():
             spark.catalog.dropTempView(view)
     return rows.toDF(*(column.name for column in query.columns))
+
+
+def _on(date: str | None, text: str) -> str:
+    return text if date is None else at_date(text, date)
 
 
 def _aliased(name: str, alias: str | None) -> str:

@@ -7,7 +7,11 @@ from typing import Literal
 
 from headrace.catalog.records import DynamicTable, SourceVersion
 from headrace.errors import UserError
+from headrace.ivm.layout import grouped_root
 from headrace.ivm.sources import SourceRange
+from headrace.plan.dates import moves_by_row, names_date
+from headrace.plan.nodes import Plan
+from headrace.plan.pruning import own_texts
 from headrace.refresh.stored import Stored
 from headrace.storage.delta import Commit
 
@@ -98,11 +102,25 @@ def decide(
         checks.append(Check("every operator has an incremental rule", False))
         return full(f"No incremental rule: {table.query.unsupported}.")
     checks.append(Check("every operator has an incremental rule", True))
+    if new_day:
+        by_row = _moves_by_row(table.query.plan)
+        checks.append(Check("a new day only moves rows of filters and projections", by_row))
+        if not by_row:
+            return full("A new day, and current_date is used in an aggregate, a join condition or above an aggregate.")
     for fact in facts:
         reason = _unreadable(fact, checks)
         if reason is not None:
             return full(reason)
     return Decision("INCREMENTAL", None, ranges, tuple(checks))
+
+
+def _moves_by_row(plan: Plan) -> bool:
+    """Whether a new day only moves single rows. What is above an aggregate at the root is stored, and would not."""
+    grouped = grouped_root(plan)
+    if grouped is None:
+        return moves_by_row(plan.root)
+    above = [text for node in grouped.finish for text in own_texts(node)]
+    return moves_by_row(grouped.aggregate) and not any(map(names_date, above))
 
 
 def _range(fact: SourceFacts) -> SourceRange:

@@ -296,7 +296,8 @@ class Runner:
         assert note is not None
         assert look.frontier is not None
         ranges = tuple(self._readable(source) for source in look.decision.ranges)
-        stages = compute.stages_of(self._spark, self._logs, ranges)
+        dates = (note.frontier.date, look.frontier.date)
+        stages = compute.stages_of(self._spark, self._logs, ranges, dates)
         empty = replace(
             note,
             sequence=sequence,
@@ -310,7 +311,7 @@ class Runner:
             generation=table.generation,
             fold=False,
         )
-        if not any(source.changed for source in ranges):
+        if not stages.new_day and not any(source.changed for source in ranges):
             self._append_local(table, None, empty)
             return empty
         try:
@@ -340,7 +341,8 @@ class Runner:
         assert look.frontier is not None
         layout = layout_of(table.query)
         versions = {s.path: self._logs.readable(s.path, s.version) for s in look.frontier.sources}
-        rows = clustered(compute.whole(self._spark, self._logs, table.query, versions, layout, sequence), table)
+        whole = compute.whole(self._spark, self._logs, table.query, versions, look.frontier.date, layout, sequence)
+        rows = clustered(whole, table)
         before = look.stored.note.visible_rows if look.stored.note is not None else None
         note = CommitNote(
             sequence=sequence,

@@ -40,10 +40,10 @@ class Verdict:
     sources: dict[str, int]
 
 
-def verify(spark: SparkSession, logs: DeltaLogs, table: DynamicTable, today: str) -> Verdict:
+def verify(spark: SparkSession, logs: DeltaLogs, table: DynamicTable) -> Verdict:
     """Compare the table with its query at the frontier that the table's last commit records."""
     stored = read_stored(logs, table)
-    why = _unverifiable(logs, table, stored, today)
+    why = _unverifiable(logs, table, stored)
     if why is not None or stored.note is None:
         raise NotAllowed(
             f"{table.table_name} cannot be verified: {why}.",
@@ -51,7 +51,7 @@ def verify(spark: SparkSession, logs: DeltaLogs, table: DynamicTable, today: str
         )
     frontier = stored.note.frontier
     versions = {source.path: logs.readable(source.path, source.version) for source in frontier.sources}
-    expected = evaluated(spark, logs, table.query, versions)
+    expected = evaluated(spark, logs, table.query, versions, frontier.date)
     itself = SourceRange(table.storage_path, True, None, stored.version, True, False, None)
     actual = read_version(spark, logs, itself, stored.version)
     expected = expected.selectExpr(
@@ -62,17 +62,14 @@ def verify(spark: SparkSession, logs: DeltaLogs, table: DynamicTable, today: str
     return Verdict(not compared.missing and not compared.unexpected, *compared, stored.version, shown)
 
 
-def _unverifiable(logs: DeltaLogs, table: DynamicTable, stored: Stored, today: str) -> str | None:
+def _unverifiable(logs: DeltaLogs, table: DynamicTable, stored: Stored) -> str | None:
     """Why the contents have nothing to be compared with."""
     if stored.note is None:
         return stored.distrust or "it was never loaded"
     if stored.note.generation != table.generation:
         return "its query was replaced and not loaded since"
-    frontier = stored.note.frontier
-    if frontier.date is not None and frontier.date != today:
-        return f"it was computed for {frontier.date}, and its query uses current_date, which is {today} now"
     names = {source.path: source.name for source in table.query.sources}
-    for source in frontier.sources:
+    for source in stored.note.frontier.sources:
         if logs.snapshot(source.path).table_id != source.table_id:
             return f"{names.get(source.path, source.path)} was dropped and created again since its last refresh"
     return None

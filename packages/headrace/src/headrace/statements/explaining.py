@@ -114,7 +114,7 @@ def _rule(node: nodes.Node, root: Grouped | None) -> str:
 def verify_table(context: Context, statement: sql.VerifyDynamicTable) -> Result:
     table = context.require_dynamic(statement.name)
     context.progress.tell(f"Comparing {table.table_name} with its query at its frontier")
-    verdict = verify(context.spark, context.logs, table, context.runner.today())
+    verdict = verify(context.spark, context.logs, table)
     return from_rows(
         _VERIFY,
         [
