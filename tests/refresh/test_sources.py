@@ -10,12 +10,12 @@ from headrace import Lake
 from headrace.errors import HeadraceError
 
 
-def refresh(lake: Lake, name: str = "d") -> dict[str, Any]:
+def refresh(lake: Lake, name: str = "d", *, expected: str = "EQUAL") -> dict[str, Any]:
     """Refresh, VERIFY, and give the history row."""
     result = lake.sql(f"REFRESH DYNAMIC TABLE {name}")
     row = dict(zip(result.columns, result.rows[0], strict=True))
     verdict = lake.sql(f"VERIFY DYNAMIC TABLE {name}").rows[0]
-    assert verdict[1] == "EQUAL", (row, verdict)
+    assert verdict[1] == expected, (row, verdict)
     return row
 
 

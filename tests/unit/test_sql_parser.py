@@ -302,7 +302,7 @@ def test_a_fault_inside_a_show_points_into_the_whole_statement() -> None:
         ("DESC FUNCTION f", "DESCRIBE FUNCTION", []),
         ("DESC SELECT 1", "DESCRIBE", []),
         ("SET a.b = c", "SET", []),
-        ("REFRESH TABLE t", "REFRESH TABLE", []),
+        ("REFRESH TABLE t", "REFRESH TABLE", ["t"]),
     ],
 )
 def test_sparks_statements(text: str, verb: str, writes: list[str]) -> None:

@@ -59,7 +59,7 @@ class Lake:
     def _start(self, jars: list[Path], java: Any) -> None:
         # Spark and everything that imports it is loaded here, not with the package: `headrace --help` stays quick.
         from headrace.refresh.runner import Runner
-        from headrace.statements.context import Context
+        from headrace.statements.context import DECIDE_MEANING, Context
         from headrace.statements.reading import rebind
         from headrace.statements.replacing import adopt
         from headrace.statements.startup import prepare
@@ -70,7 +70,8 @@ class Lake:
         self.spark: SparkSession = start_spark(self.settings, jars, java=java)
         try:
             logs = DeltaLogs()
-            context = Context(self.spark, self._store, logs, self.settings, self._progress, _now)
+            meaning = {key: str(self.spark.conf.get(key)) for key in DECIDE_MEANING}
+            context = Context(self.spark, self._store, logs, self.settings, self._progress, _now, meaning)
             context.runner = Runner(
                 self.spark,
                 self._store,

@@ -58,6 +58,19 @@ def split_database(database: str, home: str, workspaces: tuple[str, ...]) -> tup
     return home, database
 
 
+RESERVED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
+"""Columns of Delta's change feed: a table with one of them cannot be read as changes."""
+
+
+def own_column_problem(name: str) -> str | None:
+    """Why a result column cannot have this name."""
+    if name.lower().startswith("__hr_"):
+        return f"Column names that start with __hr_ are Headrace's own: '{name}'."
+    if name.lower() in RESERVED_COLUMNS:
+        return f"The column name '{name}' belongs to Delta's change feed."
+    return None
+
+
 def parse_parts(text: str) -> tuple[str, ...]:
     """One to three name parts out of `a.b.c`, with backquotes where needed.
 

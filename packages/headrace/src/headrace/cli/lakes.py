@@ -25,13 +25,20 @@ _listening: Watch = SILENT
 
 
 @contextmanager
-def opened(path: Path | None) -> Iterator[Lake]:
-    """The lake, open until the block ends. Fetches Delta's jars first when they are missing."""
+def opened(path: Path | None, *, must_exist: bool = False) -> Iterator[Lake]:
+    """The lake, open until the block ends. Fetches Delta's jars first when they are missing. `must_exist` is for
+    commands that have nothing to do in a new lake."""
     import headrace
     from headrace import settings
+    from headrace.errors import NotFound
     from headrace.storage.jars import ensure_jars
 
     chosen = settings.load(path)
+    if must_exist and not chosen.path.is_dir():
+        raise NotFound(
+            f"There is no lake at {chosen.path.absolute()}.",
+            hint="Name its folder with --lake. `headrace sql` makes a new one.",
+        )
     with watching("Starting Spark") as watch:
         if watch is not SILENT:
             ensure_jars(chosen.jars, watch.say)

@@ -47,7 +47,12 @@ def net_if_comparable(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 def net(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Sum the weights of equal rows and drop what cancels out; each remaining row is repeated |weight| times, ±1."""
-    summed = rows.groupBy(*(quote(name) for name in columns)).agg(F.sum(WEIGHT).alias("__hr_net"))
+    floats = [f.name for f in rows.schema.fields if f.name in columns and f.dataType.typeName() in ("float", "double")]
+    # Grouping makes -0.0 and 0.0 the same; as text they differ, and a value survives its own minimum.
+    texts = [F.col(quote(name)).cast("string").alias(f"__hr_t{place}") for place, name in enumerate(floats)]
+    keys = [F.col(quote(name)) for name in columns if name not in floats] + texts
+    values = [F.min(quote(name)).alias(name) for name in floats]
+    summed = rows.groupBy(*keys).agg(F.sum(WEIGHT).alias("__hr_net"), *values)
     kept = summed.where("__hr_net <> 0")
     return kept.selectExpr(
         *(quote(name) for name in columns),

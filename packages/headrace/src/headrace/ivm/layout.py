@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from headrace.ivm.state import CallState, states_of
 from headrace.names import quote
-from headrace.plan.nodes import Aggregate, Column, Expression, Filter, Frozen, Node, Plan, Project
+from headrace.plan.nodes import Aggregate, Column, Expression, Filter, Frozen, Node, Plan, Project, walk
 from headrace.plan.query import Cut, OutputColumn, Query
 from headrace.plan.types import comparable, storable
 
@@ -102,10 +102,29 @@ def without_plan_if_unstorable(query: Query) -> Query:
         reason = next(
             (f"a result column of type {c.type.lower()}" for c in layout.public if not comparable(c.type)), None
         )
+    chancy = _below_root(query.plan)
+    if chancy is not None:
+        reason = f"{chancy} below another operator"
     hidden = next((column for column in layout.hidden if not storable(column.type)), None)
     if hidden is not None:
         reason = f"GROUP BY or an aggregate over a value of type {hidden.type.lower()}"
     return query if reason is None else query.model_copy(update={"plan": None, "unsupported": reason})
+
+
+_CHANCY = ("max_by", "min_by", "collect_list", "collect_set", "array_agg", "percentile_approx", "approx_percentile")
+"""Functions that may give another value for the same rows. At the root that does not matter: what is stored is what
+was computed. Below it, a value is computed once more to be taken out, and might not be the one that was put in."""
+
+
+def _below_root(plan: Plan) -> str | None:
+    root = grouped_root(plan)
+    calls = [
+        call.function
+        for node in walk(plan.root)
+        if isinstance(node, Aggregate) and (root is None or node is not root.aggregate)
+        for call in node.calls
+    ]
+    return next((name for name in calls if name in _CHANCY), None)
 
 
 def layout_of(query: Query) -> Layout:

@@ -27,10 +27,15 @@ LOCAL_ROWS = 20_000
 """Up to so many rows are held in the driver as local rows."""
 PUSHED_KEYS = 500
 """Up to so many distinct key values are pushed down as literals."""
-_PUSHABLE = (int, str, datetime.date)
+_FIRST_YEAR = 1900
+"""Dates long ago have other calendars on their way from Python to the JVM."""
 
 Operator = TypeVar("Operator")
 Rule = Callable[["Stages", Operator], Changes | None]
+
+
+class Uncertain(Exception):
+    """The changes cannot be computed with certainty, for the reason given: the refresh must compute the whole query."""
 
 
 class Stages:
@@ -157,13 +162,19 @@ def _one_of(text: str, values: pa.ChunkedArray) -> SparkColumn | None:
     """`text` IN the values, NULL included when it is among them; None when that cannot be said in few literals."""
     distinct = values.unique().to_pylist()
     present = [value for value in distinct if value is not None]
-    if len(present) > PUSHED_KEYS or not all(
-        isinstance(value, _PUSHABLE) and not isinstance(value, datetime.datetime) for value in present
-    ):
+    if len(present) > PUSHED_KEYS or not all(map(_pushable, present)):
         return None
     expression = F.expr(text)
     condition = expression.isin(present) if present else F.lit(False)
     return condition | expression.isNull() if len(present) < len(distinct) else condition
+
+
+def _pushable(value: object) -> bool:
+    if isinstance(value, datetime.datetime):
+        return False
+    if isinstance(value, datetime.date):
+        return value.year >= _FIRST_YEAR
+    return isinstance(value, int | str)
 
 
 def names_of(node: Node) -> list[str]:

@@ -7,6 +7,7 @@ Spark parses, analyses and lowers the query; nothing here decides what a query m
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -15,18 +16,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.errors import NonDeterministic, NotAllowed, QueryFailed, UserError
+from headrace.names import own_column_problem
 from headrace.plan.binding import Binding, DatabaseOf, Locate, Located, bind
 from headrace.plan.jvm import Jvm, items, kind, optional, position_at, short_message, span, spark_errors
 from headrace.plan.lowering import lower
 from headrace.plan.nodes import Plan
-from headrace.plan.query import OutputColumn, Query, Slot
+from headrace.plan.query import BoundText, OutputColumn, Query, Slot, ViewSlot
 from headrace.plan.reading import read_plan, table_name
 from headrace.plan.render import render, subquery
 from headrace.plan.spelling import NoRule
+from headrace.sql.tokens import Kind, Token, scan
 
 __all__ = ["Located", "read_query"]
 
-_HIDDEN = "__hr_"
+_SPECIAL_DATES = ("now", "today", "tomorrow", "yesterday")
 _SUBQUERIES = ("ScalarSubquery", "Exists", "ListQuery", "LateralSubquery", "InSubquery")
 
 
@@ -131,6 +134,7 @@ def _check_sources(analyzed: Any, binding: Binding) -> None:
 
 def _check_determinism(jvm: Jvm, analyzed: Any, binding: Binding, text: str) -> bool:
     """Refuse functions that differ from one call to the next; say whether current_date is used."""
+    _refuse_special_dates(binding.bound)
     current = jvm.pattern("CURRENT_LIKE")
     variable = jvm.pattern("VARIABLE_REFERENCE")
     uses_current_date = False
@@ -158,6 +162,29 @@ def _check_determinism(jvm: Jvm, analyzed: Any, binding: Binding, text: str) -> 
     if not analyzed.deterministic():
         raise NonDeterministic("The query contains an operator whose result differs from one run to the next.")
     return uses_current_date
+
+
+def _refuse_special_dates(bound: BoundText) -> None:
+    """TIMESTAMP 'now' and the like are read by Spark's parser as the moment of parsing."""
+    for piece in bound.pieces:
+        if isinstance(piece, ViewSlot):
+            _refuse_special_dates(piece.query)
+        elif isinstance(piece, str):
+            for token in scan(piece):
+                if token.kind is Kind.STRING and token.value.strip().lower().split(" ")[0] in _SPECIAL_DATES:
+                    _refuse_if_moment(piece, token)
+
+
+def _refuse_if_moment(piece: str, token: Token) -> None:
+    before, after = piece[: token.start].rstrip().upper(), piece[token.end :].lstrip().upper()
+    typed = re.search(r"\b(DATE|TIMESTAMP(_NTZ|_LTZ)?)\s*\(?$", before) is not None
+    cast = re.match(r"(AS|::)\s*(DATE|TIMESTAMP)", after) is not None
+    if typed or cast:
+        raise NonDeterministic(
+            f"{token.text} as a date or timestamp is the moment at which it is read, so the table could never equal "
+            "its query.",
+            hint="Use current_date, or compute the value when the source rows are written.",
+        )
 
 
 def _culprits(expression: Any, current: Any, variable: Any) -> list[Any]:
@@ -193,8 +220,9 @@ def _columns(analyzed: Any) -> tuple[OutputColumn, ...]:
     types = json.loads(analyzed.schema().json())["fields"]
     for attribute, field in zip(items(analyzed.output()), types, strict=True):
         name, type_text = str(attribute.name()), str(attribute.dataType().sql())
-        if name.lower().startswith(_HIDDEN):
-            raise NotAllowed(f"Column names that start with {_HIDDEN} are Headrace's own.", hint=f"Rename '{name}'.")
+        problem = own_column_problem(name)
+        if problem is not None:
+            raise NotAllowed(problem, hint="Give it another name (AS …).")
         if name.lower() in known:
             raise QueryFailed(
                 f"The query returns two columns named '{name}'.", hint="Give one of them an alias (AS …)."

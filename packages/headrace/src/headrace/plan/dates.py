@@ -119,7 +119,11 @@ def _at(node: Node, put: Callable[[str], str]) -> Node:
         case Aggregate():
             own = {"keys": expressions(node.keys), "calls": tuple(call(each) for each in node.calls)}
         case Window():
-            own = {"keys": expressions(node.keys), "functions": expressions(node.functions)}
+            own = {
+                "keys": expressions(node.keys),
+                "functions": expressions(node.functions),
+                "order": tuple(put(text) for text in node.order),
+            }
         case Explode():
             own = {"generator": put(node.generator)}
         case Expand():

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import ParseException
 from pyspark.logger import PySparkLogger
@@ -118,9 +119,23 @@ def spark_errors(place: Callable[[Position], Position] = lambda position: positi
         logger.disabled = was_disabled
 
 
+def spark_message(error: PySparkException) -> str:
+    """Spark's message. PySpark looks it up anew by its error class, and does not know the classes that Delta has: then
+    it is the one that the error itself carries."""
+    try:
+        text = error.getMessage()
+    except (Py4JError, PySparkException):
+        text = None
+    origin: Any = getattr(error, "_origin", None)
+    if not text and origin is not None:
+        text = origin.getMessage()
+    text = str(text or getattr(error, "_desc", None) or type(error).__name__)
+    return text.replace("`spark_catalog`.", "").replace("spark_catalog.", "")
+
+
 def short_message(error: PySparkException) -> str:
     """Spark's message without error class, SQLSTATE, position, query and plan."""
-    text = (error.getMessage() or "").strip()
+    text = spark_message(error).strip()
     text = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", text)
     text = re.split(r"\s*SQLSTATE: |;?\s+line \d+ pos \d+|\n\s*\n|\n== SQL", text)[0]
     return text.strip()

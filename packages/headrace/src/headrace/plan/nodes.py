@@ -212,6 +212,8 @@ class Window(Frozen):
     child: Node
     keys: tuple[Expression, ...]
     functions: tuple[Expression, ...]
+    order: tuple[str, ...] = ()
+    """What the rows of a partition are ordered by, where ties in it would leave the result to chance."""
 
     @property
     def output(self) -> tuple[Column, ...]:

@@ -60,7 +60,7 @@ def own_texts(node: Node) -> list[str]:
         case Expand():
             return [text for texts in node.projections for text in texts]
         case Window():
-            return [expression.text for expression in node.keys + node.functions]
+            return [*(expression.text for expression in node.keys + node.functions), *node.order]
         case _:
             return []
 

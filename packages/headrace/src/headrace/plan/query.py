@@ -32,6 +32,15 @@ class Cut(Frozen):
         return f"ORDER BY {order} LIMIT {self.count}" + (f" OFFSET {self.offset}" if self.offset else "")
 
 
+def shown_rows(stored: int, cut: Cut | None) -> int:
+    """How many of the stored rows the view shows.
+
+    >>> shown_rows(5, Cut(order=(("a", "ASC NULLS FIRST"),), count=3, offset=4)), shown_rows(5, None)
+    (1, 5)
+    """
+    return stored if cut is None else min(max(stored - cut.offset, 0), cut.count)
+
+
 class Source(Frozen):
     """A Delta table that the query reads, directly or through views."""
 

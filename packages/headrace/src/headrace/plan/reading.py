@@ -59,6 +59,12 @@ _RECOMPUTED = {
     "HyperLogLogPlusPlus", "MinBy", "MaxBy", "BitAndAgg", "BitOrAgg", "BitXorAgg", "RegrCount", "RegrAvgX", "RegrAvgY",
     "CollectSet", "CollectList", "RegrR2", "RegrSXX", "RegrSXY", "RegrSYY", "RegrSlope", "RegrIntercept", "Product",
 }  # fmt: skip
+# Window functions that treat rows which are equal in ORDER BY alike, and aggregates that do not look at the order.
+_RANKS = ("Rank", "DenseRank", "PercentRank", "CumeDist")
+_ORDERLESS = {
+    "Count", "CountIf", "Sum", "Average", "Min", "Max", "BoolAnd", "BoolOr", "StddevPop", "StddevSamp", "VariancePop",
+    "VarianceSamp", "CovPopulation", "CovSample", "Corr", "Percentile", "BitAndAgg", "BitOrAgg", "BitXorAgg",
+}  # fmt: skip
 _FUNCTIONS: dict[str, str] = {
     "Count": "count",
     "CountIf": "count",
@@ -254,7 +260,10 @@ class _Reader:
             functions.append(
                 Expression(name=column.name, text=self.speller.window(expression.child()), type=column.type)
             )
-        return Window(child=self.build(seen.children[0]), keys=keys, functions=tuple(functions))
+        order: tuple[str, ...] = ()
+        if any(_depends_on_ties(expression.child()) for expression in items(seen.plan.windowExpressions())):
+            order = tuple(self.speller.text(each.child()) for each in items(seen.plan.orderSpec())) or ("1",)
+        return Window(child=self.build(seen.children[0]), keys=keys, functions=tuple(functions), order=order)
 
     def _key(self, expression: Any) -> Expression:
         """An expression to partition by; it has no name in Spark's plan."""
@@ -436,6 +445,18 @@ class _Reader:
             for column, again in zip(originals, generated, strict=True)
         )
         return Project(child=node, expressions=passed)
+
+
+def _depends_on_ties(expression: Any) -> bool:
+    """Whether a window function can give other values when rows that are equal in ORDER BY change places."""
+    function = expression.windowFunction()
+    called = kind(function.aggregateFunction()) if kind(function) == "AggregateExpression" else kind(function)
+    if called in _RANKS:
+        return False
+    frame = expression.windowSpec().frameSpecification()
+    by_rows = kind(frame) == "SpecifiedWindowFrame" and kind(frame.frameType()).startswith("RowFrame")
+    whole = by_rows and kind(frame.lower()).startswith("Unbounded") and kind(frame.upper()).startswith("Unbounded")
+    return called not in _ORDERLESS or (by_rows and not whole)
 
 
 def _require_groupable(type_text: str, where: str) -> None:

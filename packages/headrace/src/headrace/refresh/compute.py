@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.catalog.records import DynamicTable
 from headrace.errors import Bug
 from headrace.ivm import stages as stages_module
-from headrace.ivm.evaluate import Leaf, evaluate, values
+from headrace.ivm.evaluate import Leaf, Read, evaluate, values
 from headrace.ivm.layout import (
     Layout,
     cut_rows,
@@ -103,15 +103,22 @@ def whole(
         rows = evaluated(spark, logs, query, versions, date)
         return bag.whole(rows, layout, sequence, searchable=query.plan is not None)
 
-    def read(relation: Leaf) -> DataFrame:
-        if isinstance(relation, Values):
-            return values(spark, relation)
-        source = query.sources[relation.source]
+    rows = evaluate(root.aggregate.child, leaves_at(spark, logs, query, versions))
+    return grouped.whole(rows, root, query.plan, layout, sequence)
+
+
+def leaves_at(spark: SparkSession, logs: DeltaLogs, query: Query, versions: dict[str, int]) -> Read:
+    """How to read the leaves of the query's plan with every source at its version."""
+
+    def read(leaf: Leaf) -> DataFrame:
+        if isinstance(leaf, Values):
+            return values(spark, leaf)
+        source = query.sources[leaf.source]
         version = versions[source.path]
         span = SourceRange(source.path, source.kind == "dynamic", None, version, True, False, None)
-        return relation_rows(relation, read_version(spark, logs, span, version))
+        return relation_rows(leaf, read_version(spark, logs, span, version))
 
-    return grouped.whole(evaluate(root.aggregate.child, read), root, query.plan, layout, sequence)
+    return read
 
 
 def evaluated(
@@ -126,7 +133,9 @@ def evaluated(
         source = query.sources[index]
         span = SourceRange(source.path, source.kind == "dynamic", None, versions[source.path], True, False, None)
         rows = cut_rows(read_version(spark, logs, span, versions[source.path]), source.cut)
-        public = [quote(column.name) for column in source.columns]
+        # A column that the query does not read may have another name by now.
+        present = {name.lower() for name in rows.columns}
+        public = [quote(column.name) for column in source.columns if column.name.lower() in present]
         (rows.select(*public) if public else rows).createTempView(view)
     try:
         rows = spark.sql(_on(date, render(query.bound, lambda slot: _aliased(views[slot.source], slot.alias))))

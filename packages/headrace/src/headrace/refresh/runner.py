@@ -23,6 +23,7 @@ from headrace.catalog.store import Store
 from headrace.errors import HeadraceError, NotFound, RefreshFailed, UserError
 from headrace.ivm.layout import VISIBLE, WEIGHT, layout_of, schema_text
 from headrace.ivm.sources import SourceRange
+from headrace.ivm.stages import Uncertain
 from headrace.names import TableName
 from headrace.plan.nodes import Relation, walk
 from headrace.plan.query import Query
@@ -37,6 +38,8 @@ from headrace.storage.arrow import committable, for_delta
 from headrace.storage.delta import DeltaLogs, require_sequence
 from headrace.storage.errors import short_message
 from headrace.storage.meter import Meter
+
+SOURCE_GONE = "Create it again, or give the dynamic table another query with CREATE OR REPLACE DYNAMIC TABLE."
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,8 @@ class Runner:
 
     def _offer(self, query: Query, index: int) -> Offer:
         source = query.sources[index]
+        if not self._logs.exists(source.path):
+            raise NotFound(f"{source.name} does not exist any more.", hint=SOURCE_GONE)
         if source.kind == "table":
             return Offer(self._identity(source.path), source.name, self._logs.effective(source.path))
 
@@ -181,6 +186,8 @@ class Runner:
                 )
                 self._store.finish_refresh(failed, release=(table.id, fencing))
                 hint = error.hint if isinstance(error, HeadraceError) else None
+                if isinstance(error, NotFound):
+                    hint = hint or SOURCE_GONE
                 raise RefreshFailed(f"The refresh of {table.table_name} failed: {reason}", hint=hint) from error
             sequence = finished.profile.get("sequence")
             settled = None if sequence is None else (table.id, int(sequence))
@@ -282,7 +289,7 @@ class Runner:
         if look.decision.mode == "INCREMENTAL":
             try:
                 return self._commit_changes(table, look, job_id, sequence)
-            except CannotMaintain as doubt:
+            except (CannotMaintain, Uncertain) as doubt:
                 reason = str(doubt)
             except (PySparkException, Py4JJavaError) as error:
                 reason = f"The changes could not be computed: {short_message(error)}"

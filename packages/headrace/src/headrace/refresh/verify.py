@@ -18,9 +18,14 @@ from pyspark.sql import functions as F
 
 from headrace.catalog.records import DynamicTable
 from headrace.errors import NotAllowed
+from headrace.ivm.evaluate import evaluate
+from headrace.ivm.rules.window import has_ties
 from headrace.ivm.sources import SourceRange, read_version
 from headrace.names import quote
-from headrace.refresh.compute import evaluated
+from headrace.plan.dates import plan_at
+from headrace.plan.nodes import Window, walk
+from headrace.plan.query import Query
+from headrace.refresh.compute import evaluated, leaves_at
 from headrace.refresh.stored import Stored, read_stored
 from headrace.storage.delta import DeltaLogs
 
@@ -30,9 +35,12 @@ _MOST_COMPARED = 200_000
 
 @dataclass(frozen=True)
 class Verdict:
-    """`missing` rows are in the query but not in the table, `unexpected` ones the other way round."""
+    """`missing` rows are in the query but not in the table, `unexpected` ones the other way round. `ambiguous` means
+    that they differ and that the query has more than one right answer: rows are equal in the ORDER BY of a window
+    function whose value depends on their order."""
 
     equal: bool
+    ambiguous: bool
     rows: int
     missing: int
     unexpected: int
@@ -59,7 +67,17 @@ def verify(spark: SparkSession, logs: DeltaLogs, table: DynamicTable) -> Verdict
     )
     compared = _compare(expected, actual, table)
     shown = {source.name: frontier.version_of(source.path) or 0 for source in table.query.sources}
-    return Verdict(not compared.missing and not compared.unexpected, *compared, stored.version, shown)
+    equal = not compared.missing and not compared.unexpected
+    ambiguous = not equal and _ambiguous(spark, logs, table.query, versions, frontier.date)
+    return Verdict(equal, ambiguous, *compared, stored.version, shown)
+
+
+def _ambiguous(spark: SparkSession, logs: DeltaLogs, query: Query, versions: dict[str, int], date: str | None) -> bool:
+    if query.plan is None:
+        return False
+    read = leaves_at(spark, logs, query, versions)
+    windows = [node for node in walk(plan_at(query.plan.root, date)) if isinstance(node, Window) and node.order]
+    return any(has_ties(evaluate(node.child, read), node) for node in windows)
 
 
 def _unverifiable(logs: DeltaLogs, table: DynamicTable, stored: Stored) -> str | None:
@@ -69,6 +87,9 @@ def _unverifiable(logs: DeltaLogs, table: DynamicTable, stored: Stored) -> str |
     if stored.note.generation != table.generation:
         return "its query was replaced and not loaded since"
     names = {source.path: source.name for source in table.query.sources}
+    gone = next((name for path, name in names.items() if not logs.exists(path)), None)
+    if gone is not None:
+        return f"{gone}, which it reads, does not exist any more"
     for source in stored.note.frontier.sources:
         if logs.snapshot(source.path).table_id != source.table_id:
             return f"{names.get(source.path, source.path)} was dropped and created again since its last refresh"
@@ -108,8 +129,10 @@ def _compare(expected: DataFrame, actual: DataFrame, table: DynamicTable) -> _Co
 
 
 def _comparable(name: str, type_text: str) -> str:
-    """EXCEPT cannot compare maps; their sorted entries say the same."""
+    """EXCEPT cannot compare maps, nor variants; the sorted entries of one and the JSON of the other say the same."""
     column = quote(name)
+    if type_text.lower() == "variant":
+        return f"to_json({column}) AS {column}"
     return f"array_sort(map_entries({column})) AS {column}" if type_text.lower().startswith("map<") else column
 
 

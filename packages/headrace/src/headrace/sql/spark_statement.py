@@ -36,6 +36,7 @@ _TARGET_PATHS: dict[str, tuple[str, ...]] = {
     "OPTIMIZE": (),
     "VACUUM": (),
     "COPY": ("INTO",),
+    "REFRESH": ("TABLE?",),
     "REORG": ("TABLE",),
     "REPLACE": ("TABLE",),
     "LOAD": ("INTO", "TABLE"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from pyspark.errors import AnalysisException
@@ -21,6 +22,14 @@ from headrace.refresh.runner import Runner
 from headrace.settings import Settings
 from headrace.storage.delta import DeltaLogs, local_path
 
+DECIDE_MEANING = (
+    "spark.sql.session.timeZone",
+    "spark.sql.ansi.enabled",
+    "spark.sql.caseSensitive",
+    "spark.sql.decimalOperations.allowPrecisionLoss",
+    "spark.sql.mapKeyDedupPolicy",
+)
+
 
 @dataclass
 class Context:
@@ -32,8 +41,25 @@ class Context:
     settings: Settings
     progress: Progress
     clock: Callable[[], datetime]
+    meaning: Mapping[str, str] = field(default_factory=dict)
+    """The Spark settings that decide what a query means, as they were when the lake was opened."""
     runner: Runner = None  # type: ignore[assignment]
     """Set right after: the runner needs this context to read a query again."""
+
+    @contextmanager
+    def own_meaning(self) -> Iterator[None]:
+        """Dynamic tables mean the same in every session, whatever it has SET."""
+        before: dict[str, str] = {}
+        for key, value in self.meaning.items():
+            present = str(self.spark.conf.get(key))
+            if present != value:
+                before[key] = present
+                self.spark.conf.set(key, value)
+        try:
+            yield
+        finally:
+            for key, present in before.items():
+                self.spark.conf.set(key, present)
 
     @property
     def home(self) -> str:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
-from headrace.errors import NotAllowed, NotFound, Position, QueryFailed, SyntaxFault
+from headrace.errors import AlreadyExists, NotAllowed, NotFound, Position, QueryFailed, SyntaxFault, UserError
 from headrace.ivm.layout import layout_of, select_live
 from headrace.names import TableName, quote, quote_text
+from headrace.plan.query import shown_rows
 from headrace.result import Result, done, from_frame
 from headrace.sql import rewrite
 from headrace.sql import statements as sql
 from headrace.sql.parser import parse
+from headrace.sql.tokens import position_at, scan
 from headrace.statements import altering, creating, describe, dropping, explaining, listing, storing
 from headrace.statements.context import Context
 from headrace.storage.errors import short_message
@@ -32,6 +35,9 @@ def execute(context: Context, text: str) -> Result:
 def _run(context: Context, statement: sql.Statement) -> Result:
     handler: Callable[[Context, Any], Result] | None = _HANDLERS.get(type(statement))
     try:
+        if handler is not None and isinstance(statement, _OF_OWN_MEANING):
+            with context.own_meaning():
+                return handler(context, statement)
         return handler(context, statement) if handler is not None else _spark(context, statement)
     except PySparkException as error:
         raise as_query_failure(error, statement.text) from error
@@ -39,30 +45,33 @@ def _run(context: Context, statement: sql.Statement) -> Result:
         raise QueryFailed(short_message(error)) from error
 
 
-def as_query_failure(error: PySparkException, text: str) -> QueryFailed | SyntaxFault | NotFound:
+def as_query_failure(error: PySparkException, text: str) -> UserError:
     """Spark's refusal in our form, with the position when Spark gives one."""
     message = short_message(error)
     position = _position(error, message, text)
-    name = error.getCondition() if hasattr(error, "getCondition") else None
+    name = error.getCondition()
     message = re.sub(r"\s*\(line \d+, pos \d+\)", "", message)
     message = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", message).split("SQLSTATE:")[0].strip()
     if isinstance(error, ParseException):
         return SyntaxFault(message, position=position)
     if name == "TABLE_OR_VIEW_NOT_FOUND":
-        return NotFound(message, position=position)
+        return NotFound(message, hint="SHOW TABLES lists what there is.", position=position)
+    if name in ("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS"):
+        return AlreadyExists(message, position=position)
     kind = f" [{name}]" if name else ""
     return QueryFailed(f"{message}{kind}", position=position)
 
 
 def _position(error: PySparkException, message: str, text: str) -> Position | None:
-    match = re.search(r"\(line (\d+), pos (\d+)\)", str(error)) or re.search(r"line (\d+),? pos (\d+)", str(error))
+    told = f"{message} {getattr(error, '_desc', None) or ''}"
+    match = re.search(r"\(line (\d+), pos (\d+)\)", told) or re.search(r"line (\d+),? pos (\d+)", told)
     if match:
         return Position(int(match.group(1)), int(match.group(2)) + 1)
     if isinstance(error, AnalysisException):
         try:
             contexts = error.getQueryContext()
             start = contexts[0].startIndex() if contexts else -1
-        except (AttributeError, IndexError):
+        except (AttributeError, IndexError, Py4JError):
             return None
         if 0 <= start < len(text):
             line = text.count("\n", 0, start) + 1
@@ -79,7 +88,8 @@ def _create_dynamic(context: Context, statement: sql.CreateDynamicTable) -> Resu
     if record is not None:
         how = f" ({table.query.unsupported}: each refresh is FULL)" if table.query.plan is None else ""
         verb = "replaced" if existed else "created"
-        return done(f"Dynamic table {table.table_name} {verb} with {record.rows_inserted} rows{how}.")
+        rows = shown_rows(record.rows_inserted or 0, table.query.cut)
+        return done(f"Dynamic table {table.table_name} {verb} with {rows} {'row' if rows == 1 else 'rows'}{how}.")
     if existed and statement.if_not_exists:
         return done(f"Dynamic table {table.table_name} exists already; nothing was done.")
     if existed:
@@ -194,6 +204,7 @@ def _select_from_show(context: Context, statement: sql.SelectFromShow) -> Result
 def _spark(context: Context, statement: sql.Statement) -> Result:
     assert isinstance(statement, sql.SparkStatement)
     _refuse_writes(context, statement)
+    _refuse_reflection(statement.text)
     text = statement.text
     if statement.verb in ("CREATE TABLE", "ALTER TABLE", "REPLACE TABLE"):
         text = rewrite.table_properties(text)
@@ -206,6 +217,18 @@ def _spark(context: Context, statement: sql.Statement) -> Result:
     if not rows.columns:
         return done("Done.")
     return from_frame(rows, context.settings.timezone)
+
+
+def _refuse_reflection(text: str) -> None:
+    """reflect() calls any method of any Java class in Spark's own process."""
+    tokens = scan(text)
+    for token, following in pairwise(tokens):
+        if token.upper in ("REFLECT", "TRY_REFLECT", "JAVA_METHOD") and following.text == "(":
+            raise NotAllowed(
+                f"{token.text}() is not allowed: it runs Java code in the process that holds the lake.",
+                hint="Use an SQL function or a Python function.",
+                position=position_at(text, token.start),
+            )
 
 
 def _past(context: Context, parts: tuple[str, ...], version: int | None, moment: str | None) -> str | None:
@@ -226,6 +249,13 @@ def _refuse_writes(context: Context, statement: sql.SparkStatement) -> None:
         if table is None:
             continue
         verb = statement.verb.split()[0]
+        if verb == "REFRESH":
+            written = "REFRESH TABLE" if statement.verb == "REFRESH TABLE" else "REFRESH"
+            raise NotAllowed(
+                f"{written} does not refresh the dynamic table {table.table_name}.",
+                hint=f"Write REFRESH DYNAMIC TABLE {table.name}.",
+                position=target.position,
+            )
         if verb in _WRITES_ROWS:
             raise NotAllowed(
                 f"{verb} on the dynamic table {table.table_name} is not allowed: its rows are what its query says.",
@@ -239,6 +269,11 @@ def _refuse_writes(context: Context, statement: sql.SparkStatement) -> None:
             position=target.position,
         )
 
+
+_OF_OWN_MEANING = (
+    sql.CreateDynamicTable, sql.RefreshDynamicTables, sql.AlterDynamicTable, sql.VerifyDynamicTable,
+    sql.ExplainIncremental,
+)  # fmt: skip
 
 _HANDLERS: dict[type, Callable[[Context, Any], Result]] = {
     sql.CreateDynamicTable: _create_dynamic,

@@ -9,8 +9,8 @@ import pyarrow as pa
 from headrace.ivm.layout import Grouped, grouped_root, layout_of
 from headrace.plan import nodes
 from headrace.plan.explain import tree
-from headrace.plan.query import Query
-from headrace.refresh.verify import verify
+from headrace.plan.query import Query, shown_rows
+from headrace.refresh.verify import Verdict, verify
 from headrace.result import Result, from_rows
 from headrace.sql import statements as sql
 from headrace.statements.context import Context
@@ -89,6 +89,8 @@ def query_rows(query: Query) -> list[Row]:
     root = grouped_root(query.plan)
     names = tuple(source.name for source in query.sources)
     rows: list[Row] = []
+    if query.cut is not None:
+        rows.append(("plan", query.cut.clause, "applied by the view; all rows are kept"))
     for line in tree(query.plan.root, names):
         operator = f"{'  ' * line.depth}{line.operator} {line.detail}".rstrip()
         rows.append(("plan", operator, _rule(line.node, root)))
@@ -111,6 +113,10 @@ def _rule(node: nodes.Node, root: Grouped | None) -> str:
     return _RULES[node.kind]
 
 
+def _result(verdict: Verdict) -> str:
+    return "EQUAL" if verdict.equal else "AMBIGUOUS" if verdict.ambiguous else "DIFFERENT"
+
+
 def verify_table(context: Context, statement: sql.VerifyDynamicTable) -> Result:
     table = context.require_dynamic(statement.name)
     context.progress.tell(f"Comparing {table.table_name} with its query at its frontier")
@@ -119,7 +125,8 @@ def verify_table(context: Context, statement: sql.VerifyDynamicTable) -> Result:
         _VERIFY,
         [
             (
-                str(table.table_name), "EQUAL" if verdict.equal else "DIFFERENT", verdict.rows, verdict.missing,
+                str(table.table_name), _result(verdict),
+                shown_rows(verdict.rows, table.query.cut), verdict.missing,
                 verdict.unexpected, verdict.version, json.dumps(verdict.sources),
             )
         ],

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from headrace.catalog.records import DynamicTable
 from headrace.errors import HeadraceError, NotAllowed, Position, UserError
 from headrace.ivm.layout import without_plan_if_unstorable
+from headrace.names import own_column_problem
 from headrace.plan.catalyst import read_query
 from headrace.plan.query import Cut, Query
 from headrace.sql.limits import split_limit
@@ -47,9 +48,8 @@ def _read_whole(context: Context, text: str) -> Query:
 def renamed(query: Query, names: list[str]) -> Query:
     if len({name.lower() for name in names}) < len(names):
         raise UserError("Two columns would have the same name.", hint="Choose names that differ.")
-    taken = [name for name in names if name.lower().startswith("__hr_")]
-    if taken:
-        raise NotAllowed(f"Column names that start with __hr_ are Headrace's own: '{taken[0]}'.")
+    for problem in filter(None, map(own_column_problem, names)):
+        raise NotAllowed(problem, hint="Choose another name.")
     outputs = tuple(c.model_copy(update={"name": n}) for c, n in zip(query.columns, names, strict=True))
     plan = query.plan
     if plan is not None:

@@ -7,6 +7,8 @@ import re
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from headrace.plan.jvm import spark_message
+
 _CONTEXT = re.compile(r"\n?\s*== SQL.*", re.S)
 _PLAN = re.compile(r";?\n'?[A-Z][A-Za-z]+ .*", re.S)
 
@@ -19,9 +21,10 @@ def short_message(error: BaseException) -> str:
             cause = cause.getCause()
         text = cause.getMessage() or cause.toString()
     elif isinstance(error, PySparkException):
-        text = error.getMessage() or str(error)
+        text = spark_message(error)
     else:
         text = str(error) or type(error).__name__
     text = _CONTEXT.sub("", text)
     text = _PLAN.sub("", text).split("\n\tat ")[0].strip()
+    text = text or type(error).__name__
     return text if len(text) <= 600 else text[:597] + "…"

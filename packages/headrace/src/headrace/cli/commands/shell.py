@@ -24,6 +24,9 @@ HELP = r"""Statements end with ; and may take several lines. Ctrl-C drops the li
   \?           this help
   \q           leave"""
 
+WORDS = {"help": "\\?", "exit": "\\q", "quit": "\\q"}
+"""What people type who do not know the commands yet."""
+
 KEYWORDS = (
     *("ADD", "ALTER", "AND", "AS", "ASC", "BETWEEN", "BY", "CASE", "CAST", "COLUMN", "COMMENT", "COUNT", "CREATE"),
     *("DELETE", "DESC", "DESCRIBE", "DISTINCT", "DROP", "DYNAMIC", "ELSE", "END", "EXISTS", "EXPLAIN", "EXTENDED"),
@@ -60,7 +63,7 @@ class Shell:
 
     def run(self) -> int:
         for entry in self._entries:
-            text = entry.strip()
+            text = WORDS.get(entry.strip().rstrip("; ").lower(), entry.strip())
             if text.startswith("\\"):
                 if not self._command(text):
                     break
@@ -128,7 +131,7 @@ def is_complete(text: str) -> bool:
     from headrace.sql.tokens import scan
 
     stripped = text.strip()
-    if not stripped or stripped.startswith("\\"):
+    if not stripped or stripped.startswith("\\") or stripped.lower() in WORDS:
         return True
     try:
         tokens = scan(text)

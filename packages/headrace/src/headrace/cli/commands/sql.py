@@ -11,7 +11,9 @@ import typer
 from headrace.cli.faults import exit_code, show_error
 from headrace.cli.lakes import LakeOption, at_work, opened
 from headrace.cli.output import Format, FormatOption, write_result
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, SyntaxFault
+from headrace.sql.parser import parse
+from headrace.sql.split import split_statements
 
 
 def sql(
@@ -30,6 +32,7 @@ def sql(
     As a table, every statement's result is printed; as csv or json, the last one's, so that a program can read it.
     """
     statements = _statements(text, file)
+    _check_first(statements)
     with opened(lake) as open_lake:
         try:
             last = None
@@ -48,6 +51,17 @@ def sql(
             sys.stdout.flush()
             show_error(error, statements)
             raise typer.Exit(exit_code(error)) from error
+
+
+def _check_first(text: str) -> None:
+    """A first statement that is no statement at all is refused at once, before Spark starts."""
+    try:
+        first = next(iter(split_statements(text)), None)
+        if first is not None and first.line == 1 and first.column == 1:
+            parse(first.text)
+    except SyntaxFault as error:
+        show_error(error, text)
+        raise typer.Exit(exit_code(error)) from error
 
 
 def _statements(text: str | None, file: Path | None) -> str:

@@ -26,7 +26,7 @@ def refresh(
 ) -> None:
     """Bring dynamic tables up to date, in the order given, and print what was done."""
     tables = [_quoted(name) for name in names]
-    with opened(lake) as open_lake:
+    with opened(lake, must_exist=True) as open_lake:
         rows: list[tuple[Any, ...]] = []
         columns: list[str] = []
         failure: HeadraceError | None = None
@@ -55,9 +55,11 @@ def history(
 ) -> None:
     """Show past refreshes: when, how, how many rows, how long, and why."""
     where = f" WHERE {_condition(name)}" if name else ""
-    with opened(lake) as open_lake:
+    with opened(lake, must_exist=True) as open_lake:
         with at_work("Reading the history"):
             result = open_lake.sql(f"SHOW DYNAMIC TABLE REFRESH HISTORY{where} LIMIT {limit}")
+            if name and not result.rows:
+                open_lake.sql(f"EXPLAIN REFRESH DYNAMIC TABLE {_quoted(name)}")  # says so when there is no such table
         _write_history(result, form, full)
 
 
@@ -68,7 +70,7 @@ def explain(
 ) -> None:
     """Show what the next refresh of a dynamic table would do, and why."""
     table = _quoted(name)
-    with opened(lake) as open_lake:
+    with opened(lake, must_exist=True) as open_lake:
         with at_work("Looking"):
             result = open_lake.sql(f"EXPLAIN REFRESH DYNAMIC TABLE {table}")
         if form is Format.table and len(result.columns) == 3:
@@ -91,17 +93,28 @@ def verify(
     if bool(names) == every:
         raise typer.BadParameter("Name the tables to verify, or give --all.")
     tables = [_quoted(name) for name in names or []]
-    with opened(lake) as open_lake:
+    with opened(lake, must_exist=True) as open_lake:
         if every:
             tables = _all_tables(open_lake)
         rows: list[tuple[Any, ...]] = []
         columns: list[str] = ["name", "result"]
+        failures: list[tuple[str, HeadraceError]] = []
         for number, table in enumerate(tables):
-            with at_work(f"Verifying {table} ({number + 1} of {len(tables)})"):
-                result = open_lake.sql(f"VERIFY DYNAMIC TABLE {table}")
+            try:
+                with at_work(f"Verifying {table} ({number + 1} of {len(tables)})"):
+                    result = open_lake.sql(f"VERIFY DYNAMIC TABLE {table}")
+            except HeadraceError as error:
+                failures.append((table, error))
+                continue
             columns, rows = result.columns, rows + result.rows
-    write_result(Table(columns, rows), form)
-    if any(row[columns.index("result")] != "EQUAL" for row in rows):
+    if rows or not failures:
+        write_result(Table(columns, rows), form)
+    sys.stdout.flush()
+    for _, failure in failures:
+        show_error(failure)
+    if failures:
+        raise typer.Exit(exit_code(failures[0][1]))
+    if any(row[columns.index("result")] == "DIFFERENT" for row in rows):
         raise typer.Exit(FAILED)
 
 

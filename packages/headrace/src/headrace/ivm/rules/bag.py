@@ -77,11 +77,14 @@ def _tombstones(removed: DataFrame, live: DataFrame, layout: Layout) -> DataFram
     """One tombstone per removed row: the n-th of several equal removals takes the n-th of the equal live rows."""
     names = [quote(column.name) for column in layout.public]
     nth = f"row_number() OVER (PARTITION BY {KEY}, {', '.join(names)} ORDER BY %s) AS __hr_nth"
-    wanted = removed.selectExpr(*(f"{name} AS `g_{name[1:]}" for name in names), f"{KEY} AS g_key", nth % f"{KEY}")
+    copies = [f"__hr_gone{place}" for place in range(len(names))]
+    renamed = [f"{name} AS {copy}" for name, copy in zip(names, copies, strict=True)]
+    wanted = removed.selectExpr(*renamed, f"{KEY} AS __hr_gone_key", nth % KEY)
+    wanted = wanted.withColumnRenamed("__hr_nth", "__hr_gone_nth")
     numbered = live.selectExpr("*", nth % f"{BORN}, {ROW}")
-    same = ["g_key = " + KEY, "g_nth = __hr_nth"]
-    same += [f"`g_{name[1:]} <=> {name}" for name in names]
-    found = numbered.join(wanted.withColumnRenamed("__hr_nth", "g_nth"), F.expr(" AND ".join(same)), "left_semi")
+    same = [f"__hr_gone_key = {KEY}", "__hr_gone_nth = __hr_nth"]
+    same += [f"{copy} <=> {name}" for name, copy in zip(names, copies, strict=True)]
+    found = numbered.join(wanted, F.expr(" AND ".join(same)), "left_semi")
     return found.selectExpr(
         *(
             f"CAST(-1 AS tinyint) AS {STORED_WEIGHT}" if column.name == STORED_WEIGHT else quote(column.name)
