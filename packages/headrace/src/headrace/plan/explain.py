@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from headrace.plan.nodes import (
     Aggregate,
+    AggregateCall,
     AnyJoin,
     Expand,
     Filter,
@@ -18,6 +20,7 @@ from headrace.plan.nodes import (
     UnionAll,
     Values,
     Window,
+    walk,
 )
 
 
@@ -29,39 +32,67 @@ class Line:
     node: Node
 
 
-def tree(node: Node, sources: tuple[str, ...], depth: int = 0) -> list[Line]:
+def tree(root: Node, sources: tuple[str, ...]) -> list[Line]:
     """One line per operator, the root first."""
-    lines = [Line(depth, *_words(node, sources), node)]
-    for child in node.children:
-        lines += tree(child, sources, depth + 1)
-    return lines
+    shown = _Names(root)
+
+    def lines(node: Node, depth: int) -> list[Line]:
+        operator, detail = _words(node, sources)
+        found = [Line(depth, operator, _short(shown.in_text(detail)), node)]
+        for child in node.children:
+            found += lines(child, depth + 1)
+        return found
+
+    return lines(root, 0)
+
+
+class _Names:
+    """Columns as people know them: `price`, not `price_17`."""
+
+    def __init__(self, root: Node) -> None:
+        self._unique = {column.name for node in walk(root) for column in node.output}
+
+    def in_text(self, text: str) -> str:
+        return re.sub(r"\w+", lambda word: self._plain(word.group()), text)
+
+    def _plain(self, word: str) -> str:
+        if word not in self._unique:
+            return word
+        name = re.sub(r"_\d+$", "", word)
+        # A computed column is named after its text, and so after other columns.
+        return re.sub(r"_\d{2,}(?=_|$)", "", name)
 
 
 def _words(node: Node, sources: tuple[str, ...]) -> tuple[str, str]:
     if isinstance(node, Relation):
         return "relation", sources[node.source]
     if isinstance(node, Project):
-        return "project", _short(", ".join(expression.text for expression in node.expressions))
+        return "project", ", ".join(expression.text for expression in node.expressions)
     if isinstance(node, Filter):
-        return "filter", _short(node.condition)
+        return "filter", node.condition
     if isinstance(node, InnerJoin | OuterJoin | SemiJoin):
         terms = [f"{left} = {right}" for left, right in node.equalities]
         terms += [f"{left} <=> {right}" for left, right in node.null_safe_equalities]
         terms += [node.condition] if node.condition is not None else []
-        return _join_word(node), _short(" AND ".join(terms) or "every row with every row")
+        return _join_word(node), " AND ".join(terms) or "every row with every row"
     if isinstance(node, Aggregate):
         keys = ", ".join(key.text for key in node.keys) or "all rows in one group"
-        calls = ", ".join(call.text or f"{call.function}({call.argument or '*'})" for call in node.calls)
-        return ("aggregate", _short(f"by {keys}: {calls}")) if node.calls else ("distinct", _short(keys))
+        calls = ", ".join(_call(call) for call in node.calls)
+        return ("aggregate", f"by {keys}: {calls}") if node.calls else ("distinct", keys)
     if isinstance(node, UnionAll):
         return "union all", f"{len(node.inputs)} inputs"
     if isinstance(node, Window):
-        return "window", _short(", ".join(function.text for function in node.functions))
+        return "window", ", ".join(function.text for function in node.functions)
     if isinstance(node, Expand):
         return "expand", f"{len(node.projections)} rows for each"
     if isinstance(node, Values):
-        return "values", _short(node.query)
-    return "explode", _short(node.generator)
+        return "values", node.query
+    return "explode", node.generator
+
+
+def _call(call: AggregateCall) -> str:
+    kept = f" FILTER (WHERE {call.filter})" if call.filter is not None else ""
+    return call.text or f"{call.function}({call.argument or '*'}){kept}"
 
 
 def _join_word(node: AnyJoin) -> str:

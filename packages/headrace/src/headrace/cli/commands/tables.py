@@ -127,7 +127,10 @@ def sections(rows: list[tuple[Any, ...]]) -> list[str]:
         if section != last:
             lines += ([""] if lines else []) + [str(section).upper()]
             last = section
-        lines.append(f"  {item:<{width}}  {value}".rstrip())
+        if len(str(item)) > width:
+            lines += [f"  {item}", f"  {'':<{width}}  {value}".rstrip()]
+        else:
+            lines.append(f"  {item:<{width}}  {value}".rstrip())
     return lines
 
 
