@@ -1,7 +1,7 @@
 """The few ways in which the modules of this package talk to Spark's JVM, and Spark's errors in our words.
 
 Everything that py4j hands over is typed `Any`. Only `catalyst.py` and the modules it is made of (`binding`, `lowering`,
-`reading`, `spelling`) use this, and only when a dynamic table is created.
+`subqueries`, `reading`, `calls`, `constants`, `spelling`) use this, and only when a dynamic table is created.
 """
 
 from __future__ import annotations

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headrace.plan.calls import depends_on_ties, read_call
+from headrace.plan.constants import read_values
 from headrace.plan.jvm import CATALYST, Jvm, items, kind, optional
 from headrace.plan.nodes import (
     Aggregate,
-    AggregateCall,
     AnyJoin,
     Column,
     Expand,
@@ -27,7 +28,6 @@ from headrace.plan.nodes import (
     Relation,
     SemiJoin,
     UnionAll,
-    Values,
     Window,
 )
 from headrace.plan.pruning import prune
@@ -52,29 +52,6 @@ _JOINS = (
 )  # fmt: skip
 _OTHER_JOINS = {"LeftSingle": "correlated scalar subquery that may return several rows", "AsOf": "as-of join"}
 _CONSTANT = ("LocalRelation", "ResolvedInlineTable", "Range", "OneRowRelation")
-# Functions whose value does not depend on the order of the rows.
-_RECOMPUTED = {
-    "StddevPop", "StddevSamp", "VariancePop", "VarianceSamp", "CovPopulation", "CovSample", "Corr", "Skewness",
-    "Kurtosis", "Percentile", "PercentileCont", "PercentileDisc", "Median", "ApproximatePercentile",
-    "HyperLogLogPlusPlus", "MinBy", "MaxBy", "BitAndAgg", "BitOrAgg", "BitXorAgg", "RegrCount", "RegrAvgX", "RegrAvgY",
-    "CollectSet", "CollectList", "RegrR2", "RegrSXX", "RegrSXY", "RegrSYY", "RegrSlope", "RegrIntercept", "Product",
-}  # fmt: skip
-# Window functions that treat rows which are equal in ORDER BY alike, and aggregates that do not look at the order.
-_RANKS = ("Rank", "DenseRank", "PercentRank", "CumeDist")
-_ORDERLESS = {
-    "Count", "CountIf", "Sum", "Average", "Min", "Max", "BoolAnd", "BoolOr", "StddevPop", "StddevSamp", "VariancePop",
-    "VarianceSamp", "CovPopulation", "CovSample", "Corr", "Percentile", "BitAndAgg", "BitOrAgg", "BitXorAgg",
-}  # fmt: skip
-_FUNCTIONS: dict[str, str] = {
-    "Count": "count",
-    "CountIf": "count",
-    "Sum": "sum",
-    "Average": "avg",
-    "Min": "min",
-    "Max": "max",
-    "BoolAnd": "min",  # false < true
-    "BoolOr": "max",
-}
 _OUTER_FORMS = {"explode": "explode_outer", "posexplode": "posexplode_outer", "inline": "inline_outer"}
 
 # Order does not matter in a table, nor how rows are spread over tasks; nothing that we read depends on either.
@@ -165,11 +142,11 @@ class _Reader:
         """Our node for one of theirs."""
         match seen.kind:
             case "LocalRelation" if self._dynamic_source(seen.plan) is None:
-                return self._values(seen.plan)
+                return read_values(self.jvm, self.speller, seen.plan)
             case "LogicalRelation" | "LocalRelation":
                 return self._relation(seen.plan)
             case "ResolvedInlineTable" | "Range" | "OneRowRelation":
-                return self._values(seen.plan)
+                return read_values(self.jvm, self.speller, seen.plan)
             case "Project":
                 return self._project(self.build(seen.children[0]), items(seen.plan.projectList()))
             case "Filter":
@@ -261,7 +238,7 @@ class _Reader:
                 Expression(name=column.name, text=self.speller.window(expression.child()), type=column.type)
             )
         order: tuple[str, ...] = ()
-        if any(_depends_on_ties(expression.child()) for expression in items(seen.plan.windowExpressions())):
+        if any(depends_on_ties(expression.child()) for expression in items(seen.plan.windowExpressions())):
             order = tuple(self.speller.text(each.child()) for each in items(seen.plan.orderSpec())) or ("1",)
         return Window(child=self.build(seen.children[0]), keys=keys, functions=tuple(functions), order=order)
 
@@ -282,31 +259,6 @@ class _Reader:
         output = tuple(self.speller.column(attribute) for attribute in items(seen.plan.output()))
         return Expand(child=self.build(seen.children[0]), projections=projections, output=output)
 
-    def _values(self, plan: Any) -> Values:
-        output = tuple(self.speller.column(attribute) for attribute in items(plan.output()))
-        if kind(plan) == "OneRowRelation":
-            return Values(query="SELECT 1", output=(Column(name="__hr_one", type="INT"),))
-        if kind(plan) == "Range":
-            return Values(query=f"SELECT id FROM range({plan.start()}, {plan.end()}, {plan.step()})", output=output)
-        if kind(plan) == "LocalRelation":
-            rows = [
-                [
-                    self.jvm.literal(row, place, attribute.dataType())
-                    for place, attribute in enumerate(items(plan.output()))
-                ]
-                for row in items(plan.data())
-            ]
-        else:
-            rows = [[self.speller.text(each) for each in items(row)] for row in items(plan.rows())]
-        names = ", ".join(f"c{place}" for place in range(len(output)))
-        casts = ", ".join(f"CAST(c{place} AS {column.type})" for place, column in enumerate(output))
-        if not rows:
-            return Values(
-                query=f"SELECT {', '.join(f'CAST(NULL AS {c.type})' for c in output)} WHERE false", output=output
-            )
-        listed = ", ".join(f"({', '.join(row)})" for row in rows)
-        return Values(query=f"SELECT {casts} FROM VALUES {listed} AS t({names})", output=output)
-
     @staticmethod
     def _sides(equality: Any, sides: list[Any]) -> tuple[Any, Any] | None:
         """The two operands, the one over the left input first; None when they are not one of each."""
@@ -324,76 +276,13 @@ class _Reader:
             key = self._named(group)
             _require_groupable(key.type, "GROUP BY or DISTINCT")
             keys[key.name] = key  # GROUP BY x, x is GROUP BY x
-        calls = tuple(self._call(call) for call in seen.calls)
+        calls = tuple(read_call(self.jvm, self.speller, call) for call in seen.calls)
         if not keys and not calls:
             raise NoRule("aggregation without GROUP BY and without an aggregate function")
         node = Aggregate(child=self.build(seen.children[0]), keys=tuple(keys.values()), calls=calls)
         results = self._project(node, seen.results)
         as_is = [expression.name == expression.text for expression in results.expressions]
         return node if all(as_is) and results.output == node.output else results
-
-    def _call(self, call: Any) -> AggregateCall:
-        function = call.aggregateFunction()
-        name, spelled = kind(function), str(function.prettyName())
-        distinct = call.isDistinct() and _FUNCTIONS.get(name) not in ("min", "max")
-        if name not in _FUNCTIONS or spelled.startswith("try_") or distinct:
-            return self._other_call(call, name, spelled)
-        arguments = items(function.children())
-        conditions = [] if call.filter().isEmpty() else [self.speller.text(call.filter().get())]
-        argument: Any = arguments[0] if len(arguments) == 1 else None
-        if name == "CountIf":
-            conditions.append(self.speller.text(argument))
-            argument = None
-        elif name == "Count" and (argument is None or kind(argument) == "Literal"):
-            # count(a, b) counts the rows where neither is NULL; count(1) is count(*).
-            conditions += [
-                f"{self.speller.text(each)} IS NOT NULL" for each in arguments if len(arguments) > 1 or each.nullable()
-            ]
-            argument = None
-        column = self.speller.column(call.resultAttribute())
-        text = None if argument is None else self.speller.text(argument)
-        condition = " AND ".join(f"({each})" for each in conditions) or None
-        self.speller.call_checks.append((f"{_FUNCTIONS[name]}({text or '*'})", column.type))
-        return AggregateCall(
-            name=column.name,
-            function=_FUNCTIONS[name],
-            argument=text,
-            argument_type=None if argument is None else str(argument.dataType().sql()),
-            type=column.type,
-            filter=conditions[0] if len(conditions) == 1 else condition,
-        )
-
-    def _other_call(self, call: Any, name: str, spelled: str) -> AggregateCall:
-        """A call that is always computed from all rows of its group."""
-        if name == "PivotFirst":
-            return self._pivot(call)
-        if name not in _FUNCTIONS and name not in _RECOMPUTED:
-            raise NoRule(f"aggregate function {spelled}")
-        column = self.speller.column(call.resultAttribute())
-        text = self.speller.aggregate(call)
-        return AggregateCall(
-            name=column.name, function=spelled, argument=None, argument_type=None, type=column.type, text=text
-        )
-
-    def _pivot(self, call: Any) -> AggregateCall:
-        """PIVOT: one value for each listed key, in an array. A group has at most one row for a key."""
-        function, column = call.aggregateFunction(), self.speller.column(call.resultAttribute())
-        key, value = self.speller.text(function.pivotColumn()), self.speller.text(function.valueColumn())
-        of_type = function.pivotColumn().dataType()
-        literals = [
-            self.jvm.catalyst.expressions.Literal(each, of_type).sql() for each in items(function.pivotColumnValues())
-        ]
-        values = ", ".join(f"max(CASE WHEN {key} <=> {literal} THEN {value} END)" for literal in literals)
-        if not comparable(str(function.valueColumn().dataType().sql())):
-            raise NoRule("PIVOT of a value that cannot be compared")
-        return AggregateCall(
-            name=column.name,
-            function="pivot",
-            argument=None,
-            argument_type=None,
-            type=column.type,
-            text=f"array({values})",
-        )
 
     def _union(self, seen: _Seen) -> UnionAll:
         inputs = []
@@ -445,18 +334,6 @@ class _Reader:
             for column, again in zip(originals, generated, strict=True)
         )
         return Project(child=node, expressions=passed)
-
-
-def _depends_on_ties(expression: Any) -> bool:
-    """Whether a window function can give other values when rows that are equal in ORDER BY change places."""
-    function = expression.windowFunction()
-    called = kind(function.aggregateFunction()) if kind(function) == "AggregateExpression" else kind(function)
-    if called in _RANKS:
-        return False
-    frame = expression.windowSpec().frameSpecification()
-    by_rows = kind(frame) == "SpecifiedWindowFrame" and kind(frame.frameType()).startswith("RowFrame")
-    whole = by_rows and kind(frame.lower()).startswith("Unbounded") and kind(frame.upper()).startswith("Unbounded")
-    return called not in _ORDERLESS or (by_rows and not whole)
 
 
 def _require_groupable(type_text: str, where: str) -> None:

@@ -1,0 +1,111 @@
+"""Aggregate functions and window functions, as Catalyst has them, into our calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.plan.jvm import Jvm, items, kind
+from headrace.plan.nodes import AggregateCall
+from headrace.plan.spelling import NoRule, Speller
+from headrace.plan.types import comparable
+
+# Computed anew from all rows of a changed group. (Those that may give another value for the same rows: ivm/layout.py.)
+_RECOMPUTED = {
+    "StddevPop", "StddevSamp", "VariancePop", "VarianceSamp", "CovPopulation", "CovSample", "Corr", "Skewness",
+    "Kurtosis", "Percentile", "PercentileCont", "PercentileDisc", "Median", "ApproximatePercentile",
+    "HyperLogLogPlusPlus", "MinBy", "MaxBy", "BitAndAgg", "BitOrAgg", "BitXorAgg", "RegrCount", "RegrAvgX", "RegrAvgY",
+    "CollectSet", "CollectList", "RegrR2", "RegrSXX", "RegrSXY", "RegrSYY", "RegrSlope", "RegrIntercept", "Product",
+}  # fmt: skip
+# Window functions that treat rows which are equal in ORDER BY alike, and aggregates that do not look at the order.
+_RANKS = ("Rank", "DenseRank", "PercentRank", "CumeDist")
+_ORDERLESS = {
+    "Count", "CountIf", "Sum", "Average", "Min", "Max", "BoolAnd", "BoolOr", "StddevPop", "StddevSamp", "VariancePop",
+    "VarianceSamp", "CovPopulation", "CovSample", "Corr", "Percentile", "BitAndAgg", "BitOrAgg", "BitXorAgg",
+}  # fmt: skip
+_FUNCTIONS: dict[str, str] = {
+    "Count": "count",
+    "CountIf": "count",
+    "Sum": "sum",
+    "Average": "avg",
+    "Min": "min",
+    "Max": "max",
+    "BoolAnd": "min",  # false < true
+    "BoolOr": "max",
+}
+
+
+def read_call(jvm: Jvm, speller: Speller, call: Any) -> AggregateCall:
+    """One aggregate call of a query."""
+    function = call.aggregateFunction()
+    name, spelled = kind(function), str(function.prettyName())
+    distinct = call.isDistinct() and _FUNCTIONS.get(name) not in ("min", "max")
+    if name not in _FUNCTIONS or spelled.startswith("try_") or distinct:
+        return _other_call(jvm, speller, call, name, spelled)
+    arguments = items(function.children())
+    conditions = [] if call.filter().isEmpty() else [speller.text(call.filter().get())]
+    argument: Any = arguments[0] if len(arguments) == 1 else None
+    if name == "CountIf":
+        conditions.append(speller.text(argument))
+        argument = None
+    elif name == "Count" and (argument is None or kind(argument) == "Literal"):
+        # count(a, b) counts the rows where neither is NULL; count(1) is count(*).
+        conditions += [
+            f"{speller.text(each)} IS NOT NULL" for each in arguments if len(arguments) > 1 or each.nullable()
+        ]
+        argument = None
+    column = speller.column(call.resultAttribute())
+    text = None if argument is None else speller.text(argument)
+    condition = " AND ".join(f"({each})" for each in conditions) or None
+    speller.call_checks.append((f"{_FUNCTIONS[name]}({text or '*'})", column.type))
+    return AggregateCall(
+        name=column.name,
+        function=_FUNCTIONS[name],
+        argument=text,
+        argument_type=None if argument is None else str(argument.dataType().sql()),
+        type=column.type,
+        filter=conditions[0] if len(conditions) == 1 else condition,
+    )
+
+
+def _other_call(jvm: Jvm, speller: Speller, call: Any, name: str, spelled: str) -> AggregateCall:
+    """A call that is always computed from all rows of its group."""
+    if name == "PivotFirst":
+        return _pivot(jvm, speller, call)
+    if name not in _FUNCTIONS and name not in _RECOMPUTED:
+        raise NoRule(f"aggregate function {spelled}")
+    column = speller.column(call.resultAttribute())
+    text = speller.aggregate(call)
+    return AggregateCall(
+        name=column.name, function=spelled, argument=None, argument_type=None, type=column.type, text=text
+    )
+
+
+def _pivot(jvm: Jvm, speller: Speller, call: Any) -> AggregateCall:
+    """PIVOT: one value for each listed key, in an array. A group has at most one row for a key."""
+    function, column = call.aggregateFunction(), speller.column(call.resultAttribute())
+    key, value = speller.text(function.pivotColumn()), speller.text(function.valueColumn())
+    of_type = function.pivotColumn().dataType()
+    literals = [jvm.catalyst.expressions.Literal(each, of_type).sql() for each in items(function.pivotColumnValues())]
+    values = ", ".join(f"max(CASE WHEN {key} <=> {literal} THEN {value} END)" for literal in literals)
+    if not comparable(str(function.valueColumn().dataType().sql())):
+        raise NoRule("PIVOT of a value that cannot be compared")
+    return AggregateCall(
+        name=column.name,
+        function="pivot",
+        argument=None,
+        argument_type=None,
+        type=column.type,
+        text=f"array({values})",
+    )
+
+
+def depends_on_ties(expression: Any) -> bool:
+    """Whether a window function can give other values when rows that are equal in ORDER BY change places."""
+    function = expression.windowFunction()
+    called = kind(function.aggregateFunction()) if kind(function) == "AggregateExpression" else kind(function)
+    if called in _RANKS:
+        return False
+    frame = expression.windowSpec().frameSpecification()
+    by_rows = kind(frame) == "SpecifiedWindowFrame" and kind(frame.frameType()).startswith("RowFrame")
+    whole = by_rows and kind(frame.lower()).startswith("Unbounded") and kind(frame.upper()).startswith("Unbounded")
+    return called not in _ORDERLESS or (by_rows and not whole)
