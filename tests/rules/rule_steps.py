@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
 from headrace import Lake
+from headrace.catalog.records import DynamicTable
 from headrace.ivm.layout import VISIBLE, cut_rows, layout_of, live_local, schema_text
 from rules.rule_format import RuleTest, Weighted
 
@@ -27,7 +28,7 @@ def nonzero(rows: Weighted) -> Weighted:
 
 def contents_of(lake: Lake) -> Weighted:
     """The public rows as text, from storage: the view that users read is compared with them at the end of a test."""
-    table = lake._context.require_dynamic(("result",))
+    table = _result(lake)
     stored = live_local(DeltaTable(table.storage_path).to_pyarrow_table())
     if VISIBLE in stored.column_names:
         stored = stored.filter(stored.column(VISIBLE))
@@ -36,9 +37,13 @@ def contents_of(lake: Lake) -> Weighted:
 
 
 def texts(rows: DataFrame, lake: Lake) -> Weighted:
-    columns = [name for name, *_ in lake.sql("DESC result").rows]
+    columns = [column.name for column in _result(lake).query.columns]
     shown = rows.selectExpr(*(f"coalesce(CAST(`{name}` AS STRING), 'NULL') AS `{name}`" for name in columns))
     return Counter(tuple(row) for row in shown.collect())
+
+
+def _result(lake: Lake) -> DynamicTable:
+    return lake._context.require_dynamic(("result",))
 
 
 def refresh(lake: Lake) -> tuple[list[str], tuple[object, ...]]:
@@ -47,8 +52,7 @@ def refresh(lake: Lake) -> tuple[list[str], tuple[object, ...]]:
 
 
 def versions_of(lake: Lake) -> int:
-    place = dict(row[:2] for row in lake.sql("DESC EXTENDED result").rows)["location"]
-    return int(DeltaTable(place).version())
+    return int(DeltaTable(_result(lake).storage_path).version())
 
 
 def verify(lake: Lake, where: str) -> None:
