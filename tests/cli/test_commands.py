@@ -23,7 +23,7 @@ Run = Callable[..., Result]
 
 def runner_on(lake: Any, monkeypatch: pytest.MonkeyPatch) -> Run:
     @contextmanager
-    def opened(path: Path | None) -> Iterator[Any]:
+    def opened(path: Path | None, *, must_exist: bool = False) -> Iterator[Any]:
         yield lake
 
     for module in (sql, tables, shell, sample_data):

@@ -11,7 +11,16 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
-from headrace.errors import AlreadyExists, NotAllowed, NotFound, Position, QueryFailed, SyntaxFault, UserError
+from headrace.errors import (
+    AlreadyExists,
+    EnvironmentFault,
+    HeadraceError,
+    NotAllowed,
+    NotFound,
+    Position,
+    QueryFailed,
+    SyntaxFault,
+)
 from headrace.ivm.layout import layout_of, select_live
 from headrace.names import TableName, quote, quote_text
 from headrace.plan.query import shown_rows
@@ -42,12 +51,20 @@ def _run(context: Context, statement: sql.Statement) -> Result:
     except PySparkException as error:
         raise as_query_failure(error, statement.text) from error
     except Py4JJavaError as error:
-        raise QueryFailed(short_message(error)) from error
+        raise _told(short_message(error)) from error
 
 
-def as_query_failure(error: PySparkException, text: str) -> UserError:
+def _told(message: str) -> HeadraceError:
+    if "No space left on device" in message:
+        return EnvironmentFault(f"The disk is full: {message}", hint="Free some space, then try again.")
+    return QueryFailed(message)
+
+
+def as_query_failure(error: PySparkException, text: str) -> HeadraceError:
     """Spark's refusal in our form, with the position when Spark gives one."""
     message = short_message(error)
+    if "No space left on device" in message:
+        return _told(message)
     position = _position(error, message, text)
     name = error.getCondition()
     message = re.sub(r"\s*\(line \d+, pos \d+\)", "", message)
