@@ -86,7 +86,7 @@ def _measure(lake: Lake, name: str, rows: int) -> list[dict[str, Any]]:
         "0.1 % inserted": lambda n: f"INSERT INTO lineitem SELECT * FROM lineitem WHERE l_orderkey > {n} LIMIT {some}",
         "0.1 % changed": lambda n: (
             "UPDATE lineitem SET l_quantity = l_quantity + 1 "
-            f"WHERE l_orderkey BETWEEN {n * 20000} AND {n * 20000 + some}"
+            f"WHERE l_orderkey BETWEEN {n * 20000 % rows} AND {n * 20000 % rows + some}"
         ),
     }
     bare = f"INSERT INTO scratch VALUES ({', '.join(_literal(v) for v in lake.sql(ONE_ROW).rows[0])})"
