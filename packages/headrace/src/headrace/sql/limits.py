@@ -23,6 +23,8 @@ def split_limit(text: str) -> Limited | None:
     Limited(body='SELECT a FROM t ORDER BY a', count=10, offset=2)
     >>> split_limit("SELECT a FROM (SELECT a FROM t LIMIT 3)") is None
     True
+    >>> split_limit("FROM t |> ORDER BY a |> LIMIT 3") is None  # what is left would end in a pipe
+    True
     """
     tokens = [token for token in scan(text) if token.kind is not Kind.END]
     offset = 0
@@ -32,7 +34,7 @@ def split_limit(text: str) -> Limited | None:
     count = _ending(tokens, "LIMIT")
     if count is None:
         return None
-    if tail is None and len(tokens) >= 4 and tokens[-4].upper == "OFFSET":
+    if len(tokens) >= 4 and (tokens[-4].upper == "OFFSET" or tokens[-3].text in (">", "|>")):
         return None
     return Limited(text[: tokens[-2].start].rstrip(), count, offset)
 
