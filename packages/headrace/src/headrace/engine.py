@@ -97,7 +97,7 @@ class Lake:
 
     def statements(self, text: str) -> Iterator[Result]:
         """Run the statements one by one, giving each one's result."""
-        from headrace.errors import HeadraceError, Position
+        from headrace.errors import HeadraceError
         from headrace.statements.dispatch import execute
 
         self._require_open()
@@ -106,9 +106,7 @@ class Lake:
                 yield execute(self._context, part.text)
             except HeadraceError as error:
                 if error.position is not None:
-                    at = error.position
-                    column = at.column + part.column - 1 if at.line == 1 else at.column
-                    error.position = Position(at.line + part.line - 1, column)
+                    error.position = part.in_script(error.position)
                 raise
 
     def names(self) -> list[str]:

@@ -52,10 +52,6 @@ class Outlook:
     facts: tuple[SourceFacts, ...]
 
 
-class CannotMaintain(Exception):
-    """The incremental computation found the table not as it must be; the runner recomputes and says so."""
-
-
 class Runner:
     """Refreshes dynamic tables, one at a time each."""
 
@@ -107,10 +103,12 @@ class Runner:
 
     def _offer(self, query: Query, index: int) -> Offer:
         source = query.sources[index]
-        if not self._logs.exists(source.path):
-            raise NotFound(f"{source.name} does not exist any more.", hint=SOURCE_GONE)
+        try:
+            identity = self._identity(source.path)
+        except NotFound:
+            raise NotFound(f"{source.name} does not exist any more.", hint=SOURCE_GONE) from None
         if source.kind == "table":
-            return Offer(self._identity(source.path), source.name, self._logs.effective(source.path))
+            return Offer(identity, source.name, self._logs.effective(source.path))
 
         def candidates() -> Iterator[Candidate]:
             oldest = None
@@ -126,7 +124,7 @@ class Runner:
             raise NotFound(
                 f"{source.name} has no contents yet.", hint=f"Run REFRESH DYNAMIC TABLE {source.name} first."
             )
-        return Offer(self._identity(source.path), source.name, newest.version, is_dynamic=True, candidates=candidates)
+        return Offer(identity, source.name, newest.version, is_dynamic=True, candidates=candidates)
 
     def _facts(self, query: Query, index: int, old: Frontier | None, choice: Choice) -> SourceFacts:
         source = query.sources[index]
@@ -289,7 +287,7 @@ class Runner:
         if look.decision.mode == "INCREMENTAL":
             try:
                 return self._commit_changes(table, look, job_id, sequence)
-            except (CannotMaintain, Uncertain) as doubt:
+            except Uncertain as doubt:
                 reason = str(doubt)
             except (PySparkException, Py4JJavaError) as error:
                 reason = f"The changes could not be computed: {short_message(error)}"
@@ -453,7 +451,7 @@ class Counts:
 def _counted(note: CommitNote, counts: Counts, found: compute.Computed) -> CommitNote:
     """The note with its numbers, after checking that every row that must go was found."""
     if found.removals is not None and counts.removed != found.removals:
-        raise CannotMaintain(
+        raise Uncertain(
             f"{found.removals} rows had to be removed and {counts.removed} were found: the stored rows are not as "
             "they should be."
         )

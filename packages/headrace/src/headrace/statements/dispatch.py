@@ -48,23 +48,17 @@ def _run(context: Context, statement: sql.Statement) -> Result:
             with context.own_meaning():
                 return handler(context, statement)
         return handler(context, statement) if handler is not None else _spark(context, statement)
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise as_query_failure(error, statement.text) from error
-    except Py4JJavaError as error:
-        raise _told(short_message(error)) from error
 
 
-def _told(message: str) -> HeadraceError:
-    if "No space left on device" in message:
-        return EnvironmentFault(f"The disk is full: {message}", hint="Free some space, then try again.")
-    return QueryFailed(message)
-
-
-def as_query_failure(error: PySparkException, text: str) -> HeadraceError:
+def as_query_failure(error: PySparkException | Py4JJavaError, text: str) -> HeadraceError:
     """Spark's refusal in our form, with the position when Spark gives one."""
     message = short_message(error)
     if "No space left on device" in message:
-        return _told(message)
+        return EnvironmentFault(f"The disk is full: {message}", hint="Free some space, then try again.")
+    if isinstance(error, Py4JJavaError):
+        return QueryFailed(message)
     position = _position(error, message, text)
     name = error.getCondition()
     message = re.sub(r"\s*\(line \d+, pos \d+\)", "", message)

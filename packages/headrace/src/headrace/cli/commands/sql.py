@@ -55,11 +55,14 @@ def sql(
 
 def _check_first(text: str) -> None:
     """A first statement that is no statement at all is refused at once, before Spark starts."""
+    first = None
     try:
         first = next(iter(split_statements(text)), None)
-        if first is not None and first.line == 1 and first.column == 1:
+        if first is not None:
             parse(first.text)
     except SyntaxFault as error:
+        if first is not None and error.position is not None:
+            error.position = first.in_script(error.position)
         show_error(error, text)
         raise typer.Exit(exit_code(error)) from error
 

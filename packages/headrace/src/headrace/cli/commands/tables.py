@@ -98,22 +98,22 @@ def verify(
             tables = _all_tables(open_lake)
         rows: list[tuple[Any, ...]] = []
         columns: list[str] = ["name", "result"]
-        failures: list[tuple[str, HeadraceError]] = []
+        failures: list[HeadraceError] = []
         for number, table in enumerate(tables):
             try:
                 with at_work(f"Verifying {table} ({number + 1} of {len(tables)})"):
                     result = open_lake.sql(f"VERIFY DYNAMIC TABLE {table}")
             except HeadraceError as error:
-                failures.append((table, error))
+                failures.append(error)
                 continue
             columns, rows = result.columns, rows + result.rows
     if rows or not failures:
         write_result(Table(columns, rows), form)
     sys.stdout.flush()
-    for _, failure in failures:
+    for failure in failures:
         show_error(failure)
     if failures:
-        raise typer.Exit(exit_code(failures[0][1]))
+        raise typer.Exit(exit_code(failures[0]))
     if any(row[columns.index("result")] == "DIFFERENT" for row in rows):
         raise typer.Exit(FAILED)
 
