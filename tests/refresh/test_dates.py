@@ -24,11 +24,16 @@ def test_a_new_day_moves_rows_in_and_out(lake: Lake, monkeypatch: pytest.MonkeyP
         SELECT id, datediff(current_date, d) AS age FROM t
         WHERE d BETWEEN current_date() - INTERVAL 2 DAYS AND curdate();
         CREATE DYNAMIC TABLE counts AS SELECT d, count(*) AS n FROM t WHERE d <= current_date GROUP BY d;
-        CREATE DYNAMIC TABLE late AS SELECT d, count(*) AS n, max(current_date) AS today FROM t GROUP BY d
+        CREATE DYNAMIC TABLE late AS SELECT d, count(*) AS n, max(current_date) AS today FROM t GROUP BY d;
+        CREATE DYNAMIC TABLE pairs AS SELECT a.id, b.id AS other FROM t a LEFT JOIN t b ON b.d = current_date - a.id
         """
     )
     assert sorted(lake.sql("SELECT * FROM recent").rows) == [(1, 2), (2, 0)]
     assert refresh(lake, "recent")["refresh_mode"] == "NO_DATA"
+    # On the same day, everything is computed for that day, whatever day it is for Spark.
+    lake.sql("INSERT INTO t VALUES (0, NULL)")
+    assert [refresh(lake, name)["refresh_mode"] for name in ("late", "pairs")] == ["INCREMENTAL", "INCREMENTAL"]
+    lake.sql("DELETE FROM t WHERE id = 0")
     day("2024-05-11")
     row = refresh(lake, "recent")
     assert (row["refresh_mode"], row["stats"]) == ("INCREMENTAL", '{"rows_deleted":"2","rows_inserted":"2"}')

@@ -19,8 +19,8 @@ from headrace.ivm.changeset import Changes
 from headrace.ivm.evaluate import Leaf, evaluate, values
 from headrace.ivm.sources import SourceRange, read_version, relation_changes, relation_rows
 from headrace.names import quote
-from headrace.plan.dates import depends_on_date, plan_at
-from headrace.plan.nodes import Node, Relation, Values, walk
+from headrace.plan.dates import depends_on_date, own_texts_at, plan_at
+from headrace.plan.nodes import Filter, Node, Project, Relation, Values, walk
 from headrace.storage.delta import DeltaLogs
 
 LOCAL_ROWS = 20_000
@@ -82,7 +82,9 @@ class Stages:
                 found = found.over(found.rows.coalesce(1))
         else:
             self.applied.append(node.kind)
-            found = self._rules[type(node)](self, node)
+            # Filter and project look at both days themselves.
+            today = node if isinstance(node, Filter | Project) else own_texts_at(node, self.new_date)
+            found = self._rules[type(node)](self, today)
         return found
 
     def materialized(self, node: Node) -> Changes | None:

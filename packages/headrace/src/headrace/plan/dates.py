@@ -82,10 +82,24 @@ def plan_at(node: Node, date: str | None) -> Node:
     """The plan as of a day."""
     if date is None or not depends_on_date(node):
         return node
-    return _at(node, lambda text: at_date(text, date))
+
+    def put(text: str) -> str:
+        return at_date(text, date)
+
+    def whole(below: Node) -> Node:
+        return _at(below, put, whole)
+
+    return whole(node)
 
 
-def _at(node: Node, put: Callable[[str], str]) -> Node:
+def own_texts_at(node: Node, date: str | None) -> Node:
+    """The node itself as of a day; what is below it stays as it is, so that its own rule sees current_date."""
+    if date is None or not any(map(names_date, own_texts(node))):
+        return node
+    return _at(node, lambda text: at_date(text, date), lambda below: below)
+
+
+def _at(node: Node, put: Callable[[str], str], below: Callable[[Node], Node]) -> Node:
     def expressions(found: tuple[Expression, ...]) -> tuple[Expression, ...]:
         return tuple(each.model_copy(update={"text": put(each.text)}) for each in found)
 
@@ -101,12 +115,12 @@ def _at(node: Node, put: Callable[[str], str]) -> Node:
         case Relation() | Values():
             return node
         case UnionAll():
-            return node.model_copy(update={"inputs": tuple(_at(child, put) for child in node.inputs)})
+            return node.model_copy(update={"inputs": tuple(below(child) for child in node.inputs)})
         case InnerJoin() | OuterJoin() | SemiJoin():
             return node.model_copy(
                 update={
-                    "left": _at(node.left, put),
-                    "right": _at(node.right, put),
+                    "left": below(node.left),
+                    "right": below(node.right),
                     "equalities": tuple((put(left), put(right)) for left, right in node.equalities),
                     "null_safe_equalities": tuple((put(left), put(right)) for left, right in node.null_safe_equalities),
                     "condition": maybe(node.condition),
@@ -128,4 +142,4 @@ def _at(node: Node, put: Callable[[str], str]) -> Node:
             own = {"generator": put(node.generator)}
         case Expand():
             own = {"projections": tuple(tuple(put(text) for text in texts) for texts in node.projections)}
-    return node.model_copy(update={**own, "child": _at(node.child, put)})
+    return node.model_copy(update={**own, "child": below(node.child)})

@@ -24,6 +24,7 @@ from headrace.ivm.rules.aggregate import affected
 from headrace.ivm.stages import Stages
 from headrace.ivm.state import select_named
 from headrace.names import quote
+from headrace.plan.dates import own_texts_at
 from headrace.plan.nodes import Column, Expression, Filter, Plan, Project
 from headrace.plan.pruning import names_in
 
@@ -46,6 +47,7 @@ def refresh(
     stages: Stages, grouped: Grouped, plan: Plan, layout: Layout, live: DataFrame, sequence: int
 ) -> GroupedResult | None:
     """Storage rows to append for the changes since the old frontier; None when nothing below changed."""
+    grouped = _on_the_new_day(grouped, stages)
     below = stages.changes(grouped.aggregate.child)
     if below is None:
         return None
@@ -58,6 +60,16 @@ def refresh(
         joined = _joined(_delta_states(below.rows, grouped), live, grouped, layout)
         return GroupedResult(_replacements(_folded(joined, grouped), grouped, plan, layout, sequence), False)
     return _refresh_with_care(stages, grouped, plan, layout, live, sequence, below, " OR ".join(unsafe))
+
+
+def _on_the_new_day(grouped: Grouped, stages: Stages) -> Grouped:
+    """Keys, calls and what is computed from them, with current_date as of the new frontier."""
+    return grouped.model_copy(
+        update={
+            "aggregate": own_texts_at(grouped.aggregate, stages.new_date),
+            "finish": tuple(own_texts_at(node, stages.new_date) for node in grouped.finish),
+        }
+    )
 
 
 def _refresh_with_care(
