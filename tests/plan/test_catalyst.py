@@ -220,7 +220,8 @@ FULL = [
      "scalar subquery in a join condition"),
     ("SELECT id, (SELECT id FROM c WHERE id = 3) AS y FROM a", "scalar subquery that may return several rows"),
     ("SELECT max(x) + (SELECT min(y) FROM b) AS m FROM a", "scalar subquery in the SELECT list of an aggregation"),
-    ("SELECT id, first(x) AS f FROM a GROUP BY id HAVING count(*) < 0", "aggregate function first"),
+    ("SELECT id, histogram_numeric(x, 2) AS f FROM a GROUP BY id HAVING count(*) < 0",
+     "aggregate function histogram_numeric"),
     ("SELECT m, count(*) AS n FROM a GROUP BY m", "GROUP BY or DISTINCT on a column of type map<string, int>"),
     ("WITH RECURSIVE r(n) AS (SELECT min(id) FROM a UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n FROM r",
      "WITH RECURSIVE"),
@@ -232,7 +233,7 @@ FULL = [
 SHOWN_ELSEWHERE = {
     "read of main.public.top, which ends in a LIMIT", "a result column of type map<string, int>",
     "max_by below another operator",
-    "Python function", "Python aggregate function", "user-defined function",
+    "Python aggregate function", "user-defined function",
     "expression …, which Spark cannot read back (…)", "…, which Spark reads back differently", "operator <name>",
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ _RECOMPUTED = {
     "Kurtosis", "Percentile", "PercentileCont", "PercentileDisc", "Median", "ApproximatePercentile",
     "HyperLogLogPlusPlus", "MinBy", "MaxBy", "BitAndAgg", "BitOrAgg", "BitXorAgg", "RegrCount", "RegrAvgX", "RegrAvgY",
     "CollectSet", "CollectList", "RegrR2", "RegrSXX", "RegrSXY", "RegrSYY", "RegrSlope", "RegrIntercept", "Product",
+    "ListAgg", "Mode", "First", "Last", "AnyValue",
 }  # fmt: skip
 # Window functions that treat rows which are equal in ORDER BY alike, and aggregates that do not look at the order.
 _RANKS = ("Rank", "DenseRank", "PercentRank", "CumeDist")

@@ -21,6 +21,7 @@ _STRUCTURE = (
     f"{_ANALYSIS}.EliminateSubqueryAliases",  # names are resolved: attributes have ids
     f"{CATALYST}.expressions.EliminatePipeOperators",  # `|> WHERE …` is WHERE
     f"{_ANALYSIS}.EliminateView",  # an ordinary view is its query; its casts to the declared types stay
+    f"{_OPTIMIZER}.EliminateSQLFunctionNode",  # a SQL function is its body
     f"{_OPTIMIZER}.EliminateResolvedHint",  # BROADCAST and the like say how, not what
 )
 

@@ -23,7 +23,6 @@ _EXPRESSIONS = {
     "SCALAR_SUBQUERY": "scalar subquery",
     "OUTER_REFERENCE": "correlated subquery",
     "PLAN_EXPRESSION": "subquery in an expression",
-    "PYTHON_UDF": "Python function",
     "SCALA_UDF": "user-defined function",
     "WINDOW_EXPRESSION": "window function",
 }
@@ -32,6 +31,7 @@ _EXPRESSIONS = {
 _NOT_AS_SQL = ("RUNTIME_REPLACEABLE", "LAMBDA_FUNCTION", "CREATE_NAMED_STRUCT")
 _NULL_TREATMENT = ("First", "Last", "NthValue", "Lag", "Lead")
 _QUOTE = "'"
+_OF_TIME_WINDOWS = ("precisetimestampconversion(", "knownnullable(")
 _NO_FUNCTIONS = ("extractansiintervaldays(", "namedlambdavariable(")
 
 
@@ -109,10 +109,24 @@ class Speller:
         gap = self.jvm.contains(expression, *(name for name in _EXPRESSIONS if name != allowed))
         if gap is not None:
             raise NoRule(_EXPRESSIONS[gap])
+        expression = self._written_out(expression)
         text = str(self._spelled(self.rename.replaceAlias(expression, self.renaming)).sql())
         if check:
             self.checks.append((text, expression))
         return text
+
+    def _written_out(self, expression: Any) -> Any:
+        """The expression without the internals of window(time, …), which are functions that have names, too."""
+        if not any(name in str(expression.sql()) for name in _OF_TIME_WINDOWS):
+            return expression
+        children = [self._written_out(child) for child in items(expression.children())]
+        if kind(expression) == "KnownNullable":
+            return children[0]
+        if kind(expression) == "PreciseTimestampConversion":
+            functions = self.jvm.catalyst.expressions
+            to_time = str(expression.dataType().sql()).startswith("TIMESTAMP")
+            return functions.MicrosToTimestamp(children[0]) if to_time else functions.UnixMicros(children[0])
+        return expression.withNewChildren(self.jvm.seq(children)) if children else expression
 
     def _spelled(self, expression: Any) -> Any:
         """The expression with other text in the places that Catalyst itself would not write as Spark SQL."""

@@ -19,11 +19,12 @@ from pyspark.sql import functions as F
 from headrace.catalog.records import DynamicTable
 from headrace.errors import NotAllowed
 from headrace.ivm.evaluate import evaluate
+from headrace.ivm.layout import CHANCY
 from headrace.ivm.rules.window import has_ties
 from headrace.ivm.sources import SourceRange, read_version
 from headrace.names import quote
 from headrace.plan.dates import plan_at
-from headrace.plan.nodes import Window, walk
+from headrace.plan.nodes import Aggregate, Window, walk
 from headrace.plan.query import Query
 from headrace.refresh.compute import evaluated, leaves_at
 from headrace.refresh.stored import Stored, read_stored
@@ -75,6 +76,9 @@ def verify(spark: SparkSession, logs: DeltaLogs, table: DynamicTable) -> Verdict
 def _ambiguous(spark: SparkSession, logs: DeltaLogs, query: Query, versions: dict[str, int], date: str | None) -> bool:
     if query.plan is None:
         return False
+    calls = [call for node in walk(query.plan.root) if isinstance(node, Aggregate) for call in node.calls]
+    if any(call.function in CHANCY for call in calls):
+        return True
     read = leaves_at(spark, logs, query, versions)
     windows = [node for node in walk(plan_at(query.plan.root, date)) if isinstance(node, Window) and node.order]
     return any(has_ties(evaluate(node.child, read), node) for node in windows)
