@@ -31,6 +31,7 @@ _STARTS: tuple[tuple[tuple[str, ...], Callable[[Cursor], Statement]], ...] = (
     (("DESC",), tables.parse_describe),
     (("DESCRIBE",), tables.parse_describe),
     (("RESTORE",), tables.parse_restore),
+    (("VACUUM",), tables.parse_vacuum),
     (("DROP", "TABLE"), tables.parse_drop_table),
     (("DROP", "VIEW"), tables.parse_drop_table),
     (("USE",), tables.parse_use),

@@ -221,12 +221,27 @@ class DescribeHistory(Statement):
 
 
 @dataclass(frozen=True)
+class DescribeJob(Statement):
+    job_id: str
+
+
+@dataclass(frozen=True)
 class RestoreTable(Statement):
     """One of `version` and `timestamp` is set; `timestamp` is the text of an SQL expression."""
 
     name: Parts
     version: int | None
     timestamp: str | None
+
+
+@dataclass(frozen=True)
+class Vacuum(Statement):
+    """`kind` is LITE, FULL or empty, as Delta has it."""
+
+    name: Parts
+    kind: str
+    retain_hours: int | None
+    dry_run: bool
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,16 @@ from headrace.sql.spark_statement import parse_spark
 from headrace.sql.statements import (
     CreateSchema,
     DescribeHistory,
+    DescribeJob,
     DescribeTable,
     DropSchema,
     DropTable,
     RestoreTable,
     Statement,
     UseSchema,
+    Vacuum,
 )
+from headrace.sql.tokens import Kind
 
 _SCHEMA_WORDS = ("SCHEMA", "DATABASE", "NAMESPACE")
 _NOT_A_TABLE = ("CATALOG", "DATABASE", "DETAIL", "FUNCTION", "NAMESPACE", "PROCEDURE", "QUERY", "SCHEMA")
@@ -30,6 +33,8 @@ def parse_describe(cursor: Cursor) -> Statement:
         return parse_spark(cursor)
     if is_keyword and cursor.sees("HISTORY"):
         return _describe_history(cursor)
+    if cursor.sees("JOB") and cursor.token(1).kind is Kind.STRING:
+        return _describe_job(cursor)
     cursor.form = "DESC [TABLE] [EXTENDED] name"
     if cursor.sees("DYNAMIC", "TABLE"):
         cursor.next()
@@ -53,6 +58,14 @@ def _describe_history(cursor: Cursor) -> DescribeHistory:
     return DescribeHistory(cursor.text, name, limit)
 
 
+def _describe_job(cursor: Cursor) -> DescribeJob:
+    cursor.form = "DESC JOB 'id'"
+    cursor.expect("JOB")
+    job_id = cursor.string("the job's id in quotes")
+    cursor.end()
+    return DescribeJob(cursor.text, job_id)
+
+
 def parse_restore(cursor: Cursor) -> RestoreTable:
     cursor.form = "RESTORE TABLE name TO {TIMESTAMP AS OF timestamp | VERSION AS OF n}"
     cursor.expect("RESTORE")
@@ -66,6 +79,26 @@ def parse_restore(cursor: Cursor) -> RestoreTable:
     if cursor.accept("TIMESTAMP", "AS", "OF"):
         return RestoreTable(cursor.text, name, None, cursor.text_until("a timestamp"))
     raise cursor.fault("TIMESTAMP AS OF or VERSION AS OF")
+
+
+def parse_vacuum(cursor: Cursor) -> Statement:
+    """VACUUM of a table by its name; of a path, or with an inventory, it is Spark's."""
+    cursor.form = "VACUUM name [LITE | FULL] [RETAIN n HOURS] [DRY RUN]"
+    cursor.expect("VACUUM")
+    if cursor.token().kind is Kind.STRING or cursor.sees("delta", "."):
+        return parse_spark(cursor)
+    name = cursor.name()
+    if cursor.sees("USING"):
+        return parse_spark(cursor)
+    kind = cursor.next().upper if cursor.sees_any("LITE", "FULL") else ""
+    hours = None
+    if cursor.accept("RETAIN"):
+        hours = cursor.integer("a number of hours")
+        if not cursor.accept("HOURS"):
+            cursor.expect("HOUR")
+    dry_run = cursor.accept("DRY", "RUN")
+    cursor.end()
+    return Vacuum(cursor.text, name, kind, hours, dry_run)
 
 
 def parse_drop_table(cursor: Cursor) -> DropTable:

@@ -22,7 +22,7 @@ _DDL = ("CREATE", "ALTER", "DROP", "DESC", "DESCRIBE")
 _STATEMENTS: tuple[tuple[tuple[str, ...], str], ...] = (
     ((*_DDL, "USE"), "VCLUSTER"),
     (("SHOW",), "VCLUSTERS"),
-    (("DESC", "DESCRIBE", "CANCEL"), "JOB"),
+    (("CANCEL",), "JOB"),
     (("SHOW",), "JOBS"),
     (_DDL, "USER"),
     (("SHOW",), "USERS"),

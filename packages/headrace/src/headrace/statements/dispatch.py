@@ -29,7 +29,7 @@ from headrace.sql import rewrite
 from headrace.sql import statements as sql
 from headrace.sql.parser import parse
 from headrace.sql.tokens import position_at, scan
-from headrace.statements import altering, creating, describe, dropping, explaining, listing, storing
+from headrace.statements import altering, creating, describe, dropping, explaining, listing, storing, vacuuming
 from headrace.statements.context import Context
 from headrace.storage.errors import short_message
 
@@ -301,7 +301,9 @@ _HANDLERS: dict[type, Callable[[Context, Any], Result]] = {
     sql.SelectFromShow: _select_from_show,
     sql.DescribeTable: describe.describe,
     sql.DescribeHistory: describe.describe_history,
+    sql.DescribeJob: explaining.describe_job,
     sql.RestoreTable: _restore,
+    sql.Vacuum: vacuuming.vacuum,
     sql.DropTable: _drop_table,
     sql.UseSchema: _use,
     sql.CreateSchema: _create_schema,

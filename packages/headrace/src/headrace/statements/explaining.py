@@ -1,4 +1,4 @@
-"""EXPLAIN REFRESH, EXPLAIN INCREMENTAL and VERIFY."""
+"""EXPLAIN REFRESH, EXPLAIN INCREMENTAL, DESC JOB and VERIFY."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 
 import pyarrow as pa
 
+from headrace.catalog.records import DynamicTable, Frontier
+from headrace.errors import NotFound
 from headrace.ivm.layout import Grouped, grouped_root, layout_of
 from headrace.plan import nodes
 from headrace.plan.explain import tree
 from headrace.plan.query import Query, shown_rows
+from headrace.refresh.states import StateTables
 from headrace.refresh.verify import Verdict, verify
 from headrace.result import Result, from_rows
 from headrace.sql import statements as sql
@@ -29,8 +32,8 @@ _RULES = {
     "union_all": "Δ(A + B) = ΔA + ΔB",
     "explode": "Δ explode(A) = explode(ΔA)",
     "inner_join": "Δ(L ⋈ R) = ΔL ⋈ R_new + L_old ⋈ ΔR",
-    "outer_join": "Δ(L ⟕ R) = ΔL ⟕ R_new + A ⟕ R_new − A ⟕ R_old, A = rows of L that match ΔR",
-    "semi_join": "Δ(L ⋉ R) = ΔL ⋉ R_new + A ⋉ R_new − A ⋉ R_old, A = rows of L that match ΔR",
+    "outer_join": "Δ(L ⟕ R) = ΔL ⟕ R_new + L_old ⋈ ΔR ± NULLs for first and last matches",
+    "semi_join": "Δ(L ⋉ R) = ΔL ⋉ R_new + the rows of L whose first match comes with ΔR or last one goes",
     "aggregate": "the affected groups, before and after",
     "window": "the affected partitions, before and after",
     "expand": "Δ expand(A) = expand(ΔA)",
@@ -50,6 +53,8 @@ def explain_refresh(context: Context, statement: sql.ExplainRefresh) -> Result:
         ("decision", "reason", decision.reason or _reason(decision.mode)),
         ("decision", "refresh_mode setting", table.refresh_mode),
     ]
+    if decision.estimate is not None:
+        rows.append(("decision", "estimate", str(decision.estimate)))
     rows += [("precondition", check.text, "yes" if check.holds else "no") for check in decision.checks]
     for fact in look.facts:
         before = "not read yet" if fact.old is None else str(fact.old.version)
@@ -57,12 +62,30 @@ def explain_refresh(context: Context, statement: sql.ExplainRefresh) -> Result:
         change = "no change" if span is None or not span.changed else _change(span.rows, span.insert_only)
         rows.append(("source", fact.name, f"version {before} → {fact.new.version}: {change}"))
     rows += query_rows(table.query)
+    rows += _state_tables(context, table, look.stored.note.frontier if look.stored.note is not None else None)
     if look.stored.note is not None:
         note = look.stored.note
         rows.append(("storage", "live rows", str(note.live_rows)))
         rows.append(("storage", "tombstones", str(note.tombstones)))
         rows.append(("storage", "appends since the last fold", str(note.appends_since_fold)))
     return from_rows(_EXPLAIN, rows)
+
+
+def _state_tables(context: Context, table: DynamicTable, frontier: Frontier | None) -> list[Row]:
+    """The kept groups of aggregates inside the query."""
+    states = StateTables(context.spark, context.logs, table, context.progress)
+    plan = table.query.plan
+    lines = tree(plan.root, tuple(source.name for source in table.query.sources)) if plan is not None else []
+    found = []
+    for node, state in states.all():
+        text = next(f"{line.operator} {line.detail}" for line in lines if line.node is node)
+        if not state.note.worth_keeping:
+            value = "not kept: nearly as many groups as source rows"
+        else:
+            at = frontier is not None and states.is_at(node, state, frontier)
+            value = f"state table of {state.note.live_rows} groups" + ("" if at else ", to be made again")
+        found.append(("state", text, value))
+    return found
 
 
 def explain_incremental(context: Context, statement: sql.ExplainIncremental) -> Result:
@@ -72,6 +95,62 @@ def explain_incremental(context: Context, statement: sql.ExplainIncremental) -> 
     reason = f"No incremental rule: {query.unsupported}." if query.plan is None else "Every operator has a rule."
     rows: list[Row] = [("decision", "would refresh", mode), ("decision", "reason", reason)]
     return from_rows(_EXPLAIN, rows + query_rows(query))
+
+
+def describe_job(context: Context, statement: sql.DescribeJob) -> Result:
+    """What a refresh did: how, for how much, reading what, each operator with the rows around it."""
+    record = context.store.refresh(statement.job_id)
+    if record is None:
+        raise NotFound(
+            f"There is no job '{statement.job_id}'.",
+            hint="SHOW DYNAMIC TABLE REFRESH HISTORY lists the refreshes with their job ids.",
+        )
+    profile = record.profile
+    name = f"{record.workspace}.{record.schema_name}.{record.name}"
+    texts: list[tuple[str, str, object]] = [
+        ("job", "refresh of", name),
+        ("job", "state", record.state),
+        ("job", "trigger", record.trigger),
+        ("job", "vcluster", record.vcluster),
+        ("job", "refresh_mode", record.refresh_mode),
+        ("job", "technique", record.technique),
+        ("job", "reason", record.reason),
+        ("job", "error", record.error_message),
+        ("result", "rows inserted", record.rows_inserted),
+        ("result", "rows deleted", record.rows_deleted),
+        ("cost", "seconds", profile.seconds),
+        ("cost", "estimated seconds, incremental", profile.estimated_incremental_seconds),
+        ("cost", "estimated seconds, all rows", profile.estimated_full_seconds),
+        ("cost", "Spark jobs", profile.spark_jobs),
+        ("cost", "commits", profile.commits),
+        ("cost", "rows read", profile.rows_read),
+        ("cost", "bytes read", profile.bytes_read),
+        ("cost", "bytes changed in the sources", profile.change_bytes),
+        ("cost", "bytes read per changed byte", _ratio(profile.bytes_read, profile.change_bytes)),
+        ("state", "stored rows", profile.state_rows),
+        ("state", "stored bytes", profile.state_bytes),
+    ]
+    texts += [
+        ("input", each.name, f"{_number(each.changed_rows)} of {each.rows} rows changed, {each.size} bytes in all")
+        for each in profile.inputs
+    ]
+    texts += [
+        (
+            "operator",
+            f"{'  ' * step.depth}{step.operator} {step.detail}".rstrip(),
+            f"rows in: {_number(step.rows_in)}, out: {_number(step.rows_out)}; {_RULES.get(step.kind, '')}",
+        )
+        for step in profile.steps
+    ]
+    return from_rows(_EXPLAIN, [(section, item, str(value)) for section, item, value in texts if value is not None])
+
+
+def _number(value: int | None) -> str:
+    return "not counted" if value is None else str(value)
+
+
+def _ratio(read: int | None, changed: int | None) -> str | None:
+    return f"{read / changed:.1f}" if read is not None and changed else None
 
 
 def _reason(mode: str) -> str:

@@ -1,0 +1,50 @@
+"""VACUUM: removing files that no version within the retention needs, and no dynamic table downstream."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from headrace.errors import NotFound
+from headrace.names import quote
+from headrace.refresh.retention import need_of
+from headrace.result import Result, from_frame, from_rows
+from headrace.sql import statements as sql
+from headrace.statements.context import Context
+
+_VACUUM = [("path", pa.string()), ("retain_hours", pa.int64()), ("held_back_by", pa.string())]
+_RETENTION = "delta.deletedFileRetentionDuration"
+_DAYS = re.compile(r"interval (\d+) (day|hour|week)s?", re.IGNORECASE)
+_HOURS = {"hour": 1, "day": 24, "week": 168}
+
+
+def vacuum(context: Context, statement: sql.Vacuum) -> Result:
+    name = context.resolve(statement.name)
+    table = context.store.table(name)
+    located = None if table is not None else context.locate(name.database(context.home), name.table)
+    if table is None and located is None:
+        raise NotFound(f"There is no Delta table {name}.", hint="SHOW TABLES lists what there is.")
+    path = table.storage_path if table is not None else located.source.path  # type: ignore[union-attr]
+    hours = statement.retain_hours
+    if hours is None:
+        hours = retention_hours(context, path)
+    need = need_of(context.store, context.logs, path, context.clock())
+    held_by = None
+    if need is not None and need.hours > hours:
+        hours, held_by = need.hours, need.name
+        context.progress.tell(f"{name}: files of the last {hours} hours are kept, because {held_by} needs them.")
+    kind = f" {statement.kind}" if statement.kind else ""
+    dry_run = " DRY RUN" if statement.dry_run else ""
+    found = context.spark.sql(f"VACUUM delta.{quote(path)}{kind} RETAIN {hours} HOURS{dry_run}")
+    if statement.dry_run:
+        return from_frame(found, context.settings.timezone)
+    return from_rows(_VACUUM, [(path, hours, held_by)])
+
+
+def retention_hours(context: Context, path: str) -> int:
+    """The table's own retention."""
+    found = _DAYS.fullmatch(context.logs.snapshot(path).properties.get(_RETENTION, ""))
+    if found is None:
+        return context.settings.data_retention_days * 24
+    return int(found.group(1)) * _HOURS[found.group(2).lower()]
