@@ -3,7 +3,7 @@
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit lint format bench docs clean
+.PHONY: help setup demo test test-unit fuzz lint format bench docs clean
 
 help: ## show this list
 	@echo "Headrace: an incremental lakehouse on Apache Spark"
@@ -21,6 +21,10 @@ test: setup ## all tests, in two processes
 
 test-unit: setup ## the tests that need no Spark: seconds
 	@$(BIN)/python -m pytest tests/unit packages/headrace/src/headrace
+
+fuzz: setup ## random queries and changes for long: make fuzz EXAMPLES=500 SEED=7
+	@seed=$${SEED:-$$(date +%s)}; echo "SEED=$$seed"; HEADRACE_TEST_EXAMPLES=$${EXAMPLES:-100} HEADRACE_TEST_SEED=$$seed \
+	  $(BIN)/python -m pytest -s --timeout=0 tests/property
 
 lint: setup ## style, types and the direction of imports
 	@$(BIN)/ruff check .

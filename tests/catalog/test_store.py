@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from catalog.examples import NOW, a_record, a_table, an_intent, later
+from headrace.catalog.records import Profile, StepProfile
 from headrace.catalog.store import KEPT_INTENTS, CatalogReader, Store
 from headrace.errors import AlreadyExists, Bug, NotFound, RefreshRunning, UserError
 from headrace.names import TableName
@@ -246,7 +247,9 @@ def test_refresh_record_round_trip(store: Store) -> None:
         refresh_mode="INCREMENTAL",
         rows_inserted=2**40,
         error_message="ü \x00 '\n",
-        profile={"rows": 1, "seconds": 0.1, "note": "x", "none": None},
+        profile=Profile(
+            seconds=0.1, change_rows=1, steps=(StepProfile(depth=0, kind="filter", operator="filter", detail="a > 1"),)
+        ),
     )
     store.finish_refresh(record)
     (found,) = store.history()

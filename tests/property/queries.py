@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from headrace.optimisations import OPTIMISATIONS
+
 VALUES = {
     "INT": ["NULL", "0", "1", "2", "-3"],
     "BIGINT": ["NULL", "0", "7", "9000000000"],
@@ -265,6 +267,10 @@ class Scenario:
     setup: tuple[str, ...]
     queries: tuple[str, ...]
     rounds: tuple[tuple[str, ...], ...]
+    off: frozenset[str]
+    """Optimisations that are switched off."""
+    big_rows: int
+    """From so many rows on, tables count as big, and state tables are made."""
 
 
 @st.composite
@@ -277,4 +283,6 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         tuple(draw(changes(table)) for table in sources for _ in range(2)),
         tuple(draw(relations(sources, draw(st.integers(1, 3)))).text for _ in range(4)),
         tuple(tuple(draw(st.lists(one, min_size=1, max_size=3))) for _ in range(2)),
+        draw(st.sampled_from([frozenset(), frozenset(), *(frozenset({name}) for name in OPTIMISATIONS)])),
+        draw(st.sampled_from([0, 50_000])),
     )

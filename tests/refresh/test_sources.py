@@ -69,10 +69,33 @@ def test_restored(d: Lake) -> None:
 def test_vacuumed_past_the_frontier(d: Lake) -> None:
     d.sql("UPDATE t SET v = v + 1; DELETE FROM t WHERE k = 2; INSERT INTO t VALUES (9, 9.00)")
     d.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    d.sql("VACUUM t RETAIN 0 HOURS")
+    d.spark.sql("VACUUM t RETAIN 0 HOURS")  # by another program, which knows of no frontier
     row = refresh(d)
     assert row["refresh_mode"] == "FULL"
     assert "could not be computed" in row["reason"]
+
+
+def test_vacuum_never_passes_a_frontier(d: Lake) -> None:
+    d.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    d.sql("UPDATE t SET v = v + 1; DELETE FROM t WHERE k = 2; INSERT INTO t VALUES (9, 9.00)")
+    held = d.sql("VACUUM t RETAIN 0 HOURS")
+    assert held.columns == ["path", "retain_hours", "held_back_by"]
+    assert held.rows[0][1] == 2
+    assert held.rows[0][2].endswith(".d")
+    assert refresh(d)["refresh_mode"] == "INCREMENTAL"
+    assert d.sql("VACUUM t RETAIN 0 HOURS").rows[0][1:] == (0, None)
+    assert refresh(d)["refresh_mode"] == "NO_DATA"
+
+
+def test_vacuum_of_a_dynamic_table(d: Lake) -> None:
+    d.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    d.sql("ALTER DYNAMIC TABLE d SET REFRESH_MODE = FULL; INSERT INTO t VALUES (9, 9.00)")
+    refresh(d)
+    before = d.sql("SELECT * FROM d ORDER BY ALL").rows
+    assert d.sql("VACUUM d RETAIN 0 HOURS DRY RUN").columns == ["path"]
+    assert d.sql("VACUUM d LITE").rows[0][1:] == (168, None)
+    assert d.sql("VACUUM d RETAIN 0 HOURS").rows[0][1:] == (0, None)
+    assert d.sql("SELECT * FROM d ORDER BY ALL").rows == before
 
 
 def test_optimized(d: Lake) -> None:

@@ -69,7 +69,8 @@ class Lake:
         self._stop_spark = stop_spark
         self.spark: SparkSession = start_spark(self.settings, jars, java=java)
         try:
-            logs = DeltaLogs()
+            off = frozenset(self.settings.optimisations_off)
+            logs = DeltaLogs(off)
             meaning = {key: str(self.spark.conf.get(key)) for key in DECIDE_MEANING}
             context = Context(self.spark, self._store, logs, self.settings, self._progress, _now, meaning)
             context.runner = Runner(
@@ -83,6 +84,7 @@ class Lake:
                 progress=self._progress,
                 zone=ZoneInfo(self.settings.timezone),
                 clock=_now,
+                off=off,
             )
             self._context = context
             prepare(context)

@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from headrace.errors import BadSetting
+from headrace.optimisations import OPTIMISATIONS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -84,6 +85,11 @@ def _flat(table: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, str]]:
             raise ValueError(f"'{name}' must be a text, a number or a boolean")
 
 
+def _words(value: Any) -> Any:
+    """A list of words, also as one text with commas."""
+    return tuple(word.strip() for word in value.split(",") if word.strip()) if isinstance(value, str) else value
+
+
 def _lake(known: dict[str, Any]) -> Path:
     """The lake's folder, for the defaults inside it. It is not known when it was refused: pydantic before 2.11 asks
     for the other defaults all the same, and then reports the refusal."""
@@ -117,6 +123,7 @@ class Settings(BaseModel):
     driver_memory: str = "4g"
     log_file: Path = Field(default_factory=lambda known: _lake(known) / "logs" / "headrace.log")
     lease_seconds: _Count = 120
+    optimisations_off: Annotated[tuple[str, ...], BeforeValidator(_words)] = ()
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
 
@@ -161,6 +168,14 @@ class Settings(BaseModel):
     def _amount_of_memory(cls, value: str) -> str:
         if not _MEMORY.fullmatch(value):
             raise ValueError(f"'{value}' is no amount of memory; write one as 4g or 800m")
+        return value
+
+    @field_validator("optimisations_off")
+    @classmethod
+    def _known_optimisations(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = next((name for name in value if name not in OPTIMISATIONS), None)
+        if unknown is not None:
+            raise ValueError(f"'{unknown}' is none of {', '.join(OPTIMISATIONS)}")
         return value
 
     def origin(self, name: str) -> str:

@@ -84,6 +84,53 @@ class Intent(Frozen):
     settled: bool = False
 
 
+class StepProfile(Frozen):
+    """One operator of the plan in one refresh."""
+
+    depth: int
+    kind: str
+    """The operator's own name, which is that of its rule."""
+    operator: str
+    detail: str
+    rows_in: int | None = None
+    rows_out: int | None = None
+    """Rows of the changesets that went in and came out, where they were counted."""
+
+
+class InputProfile(Frozen):
+    """One source in one refresh: how much of it changed, and how much there is."""
+
+    name: str
+    changed_rows: int | None
+    changed_bytes: int | None
+    """Estimated: the changed rows times the source's average row."""
+    rows: int
+    size: int
+
+
+class Profile(Frozen):
+    """What a refresh took and what it worked on."""
+
+    sequence: int | None = None
+    recovered: bool = False
+    """Its commit was found in the table after a crash; nothing else is known about it."""
+    seconds: float | None = None
+    commits: int | None = None
+    spark_jobs: int | None = None
+    bytes_read: int | None = None
+    rows_read: int | None = None
+    change_rows: int | None = None
+    change_bytes: int | None = None
+    source_rows: int = 0
+    estimated_incremental_seconds: float | None = None
+    estimated_full_seconds: float | None = None
+    full_by_choice: bool = False
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    inputs: tuple[InputProfile, ...] = ()
+    steps: tuple[StepProfile, ...] = ()
+
+
 class RefreshRecord(Frozen):
     """One row of the refresh history."""
 
@@ -106,5 +153,4 @@ class RefreshRecord(Frozen):
     completion_target: datetime | None = None
     technique: str | None = None
     reason: str | None = None
-    profile: dict[str, int | float | str | None] = Field(default_factory=dict)
-    """Input rows, bytes, Spark jobs, seconds per phase."""
+    profile: Profile = Profile()

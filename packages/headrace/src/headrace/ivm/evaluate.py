@@ -33,26 +33,33 @@ Leaf = Relation | Values
 Read = Callable[[Leaf], DataFrame]
 
 
-def evaluate(node: Node, read: Read) -> DataFrame:
-    """The rows of `node`; `read` gives the rows of a leaf under its unique column names."""
+Known = Callable[[Node], DataFrame | None]
+
+
+def evaluate(node: Node, read: Read, known: Known = lambda _: None) -> DataFrame:
+    """The rows of `node`; `read` gives the rows of a leaf under its unique column names, `known` those of any node
+    that need not be computed."""
     if isinstance(node, Relation | Values):
         return read(node)
+    rows = known(node)
+    if rows is not None:
+        return rows
     if isinstance(node, Project):
-        return project(evaluate(node.child, read), node)
+        return project(evaluate(node.child, read, known), node)
     if isinstance(node, Filter):
-        return evaluate(node.child, read).where(node.condition)
+        return evaluate(node.child, read, known).where(node.condition)
     if isinstance(node, InnerJoin | OuterJoin | SemiJoin):
-        return join(evaluate(node.left, read), evaluate(node.right, read), node)
+        return join(evaluate(node.left, read, known), evaluate(node.right, read, known), node)
     if isinstance(node, Aggregate):
-        return aggregate(evaluate(node.child, read), node)
+        return aggregate(evaluate(node.child, read, known), node)
     if isinstance(node, UnionAll):
-        return reduce(DataFrame.union, (relabel(evaluate(child, read), child, node) for child in node.inputs))
+        return reduce(DataFrame.union, (relabel(evaluate(child, read, known), child, node) for child in node.inputs))
     if isinstance(node, Explode):
-        return explode(evaluate(node.child, read), node)
+        return explode(evaluate(node.child, read, known), node)
     if isinstance(node, Expand):
-        return expand(evaluate(node.child, read), node)
+        return expand(evaluate(node.child, read, known), node)
     if isinstance(node, Window):
-        return window(evaluate(node.child, read), node)
+        return window(evaluate(node.child, read, known), node)
     raise Bug(f"No evaluation for {node.kind}.")
 
 

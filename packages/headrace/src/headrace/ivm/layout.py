@@ -111,7 +111,10 @@ def without_plan_if_unstorable(query: Query) -> Query:
     return query if reason is None else query.model_copy(update={"plan": None, "unsupported": reason})
 
 
-_CHANCY = ("max_by", "min_by", "collect_list", "collect_set", "array_agg", "percentile_approx", "approx_percentile")
+CHANCY = (
+    "max_by", "min_by", "collect_list", "collect_set", "array_agg", "percentile_approx", "approx_percentile",
+    "first", "first_value", "last", "last_value", "any_value", "mode", "listagg", "string_agg",
+)  # fmt: skip
 """Functions that may give another value for the same rows. At the root that does not matter: what is stored is what
 was computed. Below it, a value is computed once more to be taken out, and might not be the one that was put in."""
 
@@ -124,14 +127,17 @@ def _below_root(plan: Plan) -> str | None:
         if isinstance(node, Aggregate) and (root is None or node is not root.aggregate)
         for call in node.calls
     ]
-    return next((name for name in calls if name in _CHANCY), None)
+    return next((name for name in calls if name in CHANCY), None)
 
 
 def layout_of(query: Query) -> Layout:
     public = tuple(Column(name=column.name, type=column.type) for column in query.columns)
     grouped = grouped_root(query.plan)
-    if grouped is None:
-        return Layout(kind="bag", public=public, hidden=_IDENTITY)
+    return Layout(kind="bag", public=public, hidden=_IDENTITY) if grouped is None else grouped_layout(grouped, public)
+
+
+def grouped_layout(grouped: Grouped, public: tuple[Column, ...] = ()) -> Layout:
+    """Groups with their states; without public columns, as state tables have them."""
     hidden = list(_IDENTITY)
     if grouped.hides_groups:
         hidden.append(Column(name=VISIBLE, type="boolean"))
@@ -139,6 +145,14 @@ def layout_of(query: Query) -> Layout:
     hidden.append(Column(name=COUNT, type="bigint"))
     hidden += [column for state in grouped.states for column in state.columns]
     return Layout(kind="grouped", public=public, hidden=tuple(hidden))
+
+
+def group_values(states: DataFrame, grouped: Grouped) -> DataFrame:
+    """The output of an aggregate from the states of its groups."""
+    there = states if grouped.is_global else states.where(f"{COUNT} > 0")
+    keys = [f"{name} AS {quote(key.name)}" for name, key in grouped.key_columns]
+    calls = [f"CAST({s.finish} AS {s.call.type}) AS {quote(s.call.name)}" for s in grouped.states]
+    return there.selectExpr(*keys, *calls)
 
 
 def live_rows(stored: DataFrame, *, tombstones: bool = True) -> DataFrame:

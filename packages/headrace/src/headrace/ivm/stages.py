@@ -6,31 +6,37 @@ Delta's file statistics can skip. Larger ones are cached for the time of the ref
 
 from __future__ import annotations
 
-import datetime
+import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headrace.ivm.changeset import Changes
+from headrace import optimisations
+from headrace.ivm.changeset import WEIGHT, Changes
 from headrace.ivm.evaluate import Leaf, evaluate, values
+from headrace.ivm.layout import Grouped, group_values, grouped_layout
+from headrace.ivm.narrowing import one_of
+from headrace.ivm.sharing import canonical
 from headrace.ivm.sources import SourceRange, read_version, relation_changes, relation_rows
 from headrace.names import quote
 from headrace.plan.dates import depends_on_date, own_texts_at, plan_at
-from headrace.plan.nodes import Filter, Node, Project, Relation, Values, walk
+from headrace.plan.nodes import Aggregate, Filter, Node, Project, Relation, Values, walk
 from headrace.storage.delta import DeltaLogs
 
 LOCAL_ROWS = 20_000
 """Up to so many rows are held in the driver as local rows."""
-PUSHED_KEYS = 500
-"""Up to so many distinct key values are pushed down as literals."""
-_FIRST_YEAR = 1900
-"""Dates long ago have other calendars on their way from Python to the JVM."""
+BIG_ROWS = 50_000
+"""From so many source rows on, it pays to compute a changeset first and read only what its keys can match."""
+
+STATE_ROWS = 500_000
+"""From so many source rows on, the groups of an aggregate inside a query are kept."""
 
 Operator = TypeVar("Operator")
+Kept = Callable[[Aggregate], DataFrame | None]
 Rule = Callable[["Stages", Operator], Changes | None]
 
 
@@ -47,9 +53,19 @@ class Stages:
         logs: DeltaLogs,
         sources: Sequence[SourceRange],
         rules: dict[type, Rule[Any]],
+        root: Node,
         dates: tuple[str | None, str | None] = (None, None),
+        off: frozenset[str] = frozenset(),
+        kept: Kept = lambda _: None,
     ) -> None:
-        """`dates` are the days that current_date stands for, at the old frontier and at the new one."""
+        """`root` is the whole plan; `dates` are the days that current_date stands for, at the old frontier and at the
+        new one; `off` are optimisations to do without; `kept` finds the state tables of inner aggregates."""
+        self._kept = kept
+        self.new_states: dict[str, tuple[Aggregate, DataFrame | None]] = {}
+        """Inner aggregates whose state table moves on: their changed groups, None when there are none."""
+        self.wanted_states: dict[str, Aggregate] = {}
+        """Inner aggregates over big sources that had no state table to start from."""
+        self._off = off
         self.spark = spark
         self.old_date, self.new_date = dates
         self._logs = logs
@@ -57,47 +73,165 @@ class Stages:
         self.sources = sources
         self._rules = rules
         self._cached: list[DataFrame] = []
+        self._relations = [node for node in walk(root) if isinstance(node, Relation)]
+        self._read_changes: dict[int, Changes | None] = {}
+        self._computed: dict[str, tuple[Node, Changes | None]] = {}
+        inner = [canonical(node) for node in walk(root) if not isinstance(node, Relation | Values | Project | Filter)]
+        self._repeated = {key for key, times in Counter(inner).items() if key is not None and times > 1}
+        """The parts of the plan that occur more than once."""
         known = [source.rows for source in sources if source.changed]
-        self.small = all(rows is not None for rows in known) and sum(rows or 0 for rows in known) <= LOCAL_ROWS
+        few = all(rows is not None for rows in known) and sum(rows or 0 for rows in known) <= LOCAL_ROWS
+        self.small = few and self.uses(optimisations.LOCAL_ROWS)
         """The change is known, from the commits' own metrics, to fit in the driver."""
-        self.applied: list[str] = []
-        """The rules that ran, for the profile."""
+        self.counted: dict[int, int] = {}
+        """The rows of the changesets that were held in the driver, by the id of their node, for the profile."""
+
+    def uses(self, optimisation: str) -> bool:
+        return optimisation not in self._off
 
     def old(self, node: Node) -> DataFrame:
         """The node's rows at the old frontier."""
-        return evaluate(plan_at(node, self.old_date), lambda relation: self._read(relation, old=True))
+        return evaluate(plan_at(node, self.old_date), lambda relation: self._read(relation, old=True), self._old_groups)
 
     def new(self, node: Node) -> DataFrame:
         """The node's rows at the new frontier."""
-        return evaluate(plan_at(node, self.new_date), lambda relation: self._read(relation, old=False))
+        return evaluate(
+            plan_at(node, self.new_date), lambda relation: self._read(relation, old=False), self._new_groups
+        )
+
+    def state_table(self, node: Aggregate) -> DataFrame | None:
+        """The stored groups of an inner aggregate at the old frontier, if they are kept."""
+        found = self._stored_groups(node)
+        if found is None and self._may_be_kept(node) and self.size(node) >= STATE_ROWS:
+            self.wanted_states[state_key(node)] = node
+        return found
+
+    def _old_groups(self, node: Node) -> DataFrame | None:
+        if not isinstance(node, Aggregate):
+            return None
+        stored = self._stored_groups(node)
+        return None if stored is None else group_values(stored, Grouped(aggregate=node, finish=()))
+
+    def _new_groups(self, node: Node) -> DataFrame | None:
+        """From the state table and, where its sources changed, the groups that changed."""
+        if not isinstance(node, Aggregate) or not self.changed(node):
+            return self._old_groups(node)
+        stored = self._stored_groups(node)
+        if stored is None:
+            return None
+        if state_key(node) not in self.new_states:
+            return None
+        groups = self.new_states[state_key(node)][1]
+        grouped = Grouped(aggregate=node, finish=())
+        if groups is None:
+            return group_values(stored, grouped)
+        names = [column.name for column in grouped_layout(grouped).hidden if column.name in groups.columns]
+        fresh = groups.select(*names)
+        if grouped.is_global:
+            return group_values(fresh, grouped)
+        keys = [name for name, _ in grouped.key_columns]
+        touched = fresh.select(*(F.col(name).alias(f"__hr_t{name}") for name in keys))
+        same = F.expr(" AND ".join(f"{name} <=> __hr_t{name}" for name in keys))
+        kept = stored.select(*names).join(F.broadcast(touched), same, "left_anti")
+        return group_values(kept.union(fresh), grouped)
+
+    def _stored_groups(self, node: Aggregate) -> DataFrame | None:
+        return self._kept(node) if self._may_be_kept(node) else None
+
+    def _may_be_kept(self, node: Aggregate) -> bool:
+        return self.uses(optimisations.STATE_TABLES) and not depends_on_date(node)
 
     def changes(self, node: Node) -> Changes | None:
         """The node's changeset; None when nothing below it changed, and Spark then never hears of it."""
         if not self.changed(node):
             return None
+        if self._repeated and self.uses(optimisations.SHARED_PARTS) and canonical(node) in self._repeated:
+            return self.materialized(node)
+        return self._changes(node)
+
+    def _changes(self, node: Node) -> Changes | None:
         if isinstance(node, Relation):
-            found = relation_changes(self.spark, node, self.sources[node.source])
-            if found is not None and self.small:
-                # One partition needs no exchange before an aggregate or a join.
-                found = found.over(found.rows.coalesce(1))
+            found = self._source_changes(node)
         else:
-            self.applied.append(node.kind)
             # Filter and project look at both days themselves.
             today = node if isinstance(node, Filter | Project) else own_texts_at(node, self.new_date)
             found = self._rules[type(node)](self, today)
         return found
 
+    def _source_changes(self, relation: Relation) -> Changes | None:
+        """A source's changes; those of a source that the query names several times are read once, with the columns of
+        all its places."""
+        same = [other for other in self._relations if other.source == relation.source]
+        if len(same) < 2 or not self.uses(optimisations.SHARED_PARTS):
+            return self._feed(relation)
+        if relation.source not in self._read_changes:
+            columns = {own: column.model_copy(update={"name": own}) for each in same for own, column in each.columns}
+            wide = self._feed(relation.model_copy(update={"columns": tuple(columns.items())}))
+            self._read_changes[relation.source] = None if wide is None else self.materialize(wide)
+        read = self._read_changes[relation.source]
+        pairs = [(own, column.name) for own, column in relation.columns]
+        return None if read is None else self._renamed(read, pairs)
+
+    def _feed(self, relation: Relation) -> Changes | None:
+        found = relation_changes(self.spark, self._logs, relation, self.sources[relation.source])
+        # One partition needs no exchange before an aggregate or a join.
+        return found.over(found.rows.coalesce(1)) if found is not None and self.small else found
+
+    def _renamed(self, changes: Changes, pairs: Sequence[tuple[str, str]]) -> Changes:
+        """The same changes with these columns under these names."""
+        rows = changes.rows.selectExpr(*(f"{quote(own)} AS {quote(name)}" for own, name in pairs), WEIGHT)
+        if changes.local is None:
+            return Changes(rows, changes.insert_only)
+        local = changes.local.select([*(own for own, _ in pairs), WEIGHT])
+        return Changes(rows, changes.insert_only, local.rename_columns([*(name for _, name in pairs), WEIGHT]))
+
     def materialized(self, node: Node) -> Changes | None:
-        """The node's changeset, computed now; None when it turned out empty."""
-        found = self.changes(node)
-        return None if found is None else self.materialize(found)
+        """The node's changeset, computed now, once for all equal parts of the plan; None when it turned out empty."""
+        key = canonical(node) if self.uses(optimisations.SHARED_PARTS) else None
+        if key is not None and key in self._computed:
+            twin, found = self._computed[key]
+            if id(twin) in self.counted:
+                self.counted[id(node)] = self.counted[id(twin)]
+            pairs = [(own.name, column.name) for own, column in zip(twin.output, node.output, strict=True)]
+            return None if found is None else self._renamed(found, pairs)
+        found = self._changes(node) if self.changed(node) else None
+        found = None if found is None else self.materialize(found)
+        if key is not None:
+            self._computed[key] = (node, found)
+        if found is None:
+            self.counted[id(node)] = 0
+        elif found.local is not None:
+            self.counted[id(node)] = found.local.num_rows
+        return found
+
+    def changes_beside(self, node: Node, others: Sequence[Node]) -> Changes | None:
+        """The node's changeset, for one join with each of the others: computed now when one of them is big, so that
+        its keys can narrow what is read there."""
+        return self.materialized(node) if any(map(self.is_big, others)) else self.changes(node)
+
+    def size(self, node: Node) -> int:
+        """How many source rows there are below a node."""
+        paths = [self.sources[below.source].path for below in walk(node) if isinstance(below, Relation)]
+        return sum(self._logs.statistics(path)[0] for path in paths)
+
+    def is_big(self, node: Node) -> bool:
+        return self.size(node) >= BIG_ROWS
 
     def materialize(self, changes: Changes) -> Changes | None:
+        if changes.local is not None:
+            return changes
         if self.small:
             local = self.local(changes.rows)
             if local is not None:
                 return None if local.num_rows == 0 else self.from_local(local, changes)
         return Changes(self.cache(changes.rows), changes.insert_only)
+
+    def at_hand(self, rows: DataFrame) -> DataFrame:
+        """The same rows, computed now when they are few, and once in any case."""
+        local = self.local(rows) if self.small else None
+        if local is None:
+            return self.cache(rows)
+        return self.spark.createDataFrame(local, schema=rows.schema).coalesce(1)
 
     def from_local(self, table: pa.Table, changes: Changes) -> Changes:
         rows = self.spark.createDataFrame(table, schema=changes.rows.schema)
@@ -127,7 +261,7 @@ class Stages:
 
         `texts` are the key expressions over `rows`, `keys` those over the changeset. This only ever saves reading:
         the join or grouping that follows decides what matches."""
-        if changes.local is None:
+        if changes.local is None or not self.uses(optimisations.PUSHED_KEYS):
             return rows
         for text, key in zip(texts, keys, strict=True):
             name = key.strip("`")
@@ -135,7 +269,7 @@ class Stages:
                 values = changes.local.column(name)
             else:
                 values = changes.rows.selectExpr(f"{key} AS k").toArrow().column(0)
-            condition = _one_of(text, values)
+            condition = one_of(text, values)
             if condition is not None:
                 rows = rows.where(condition)
         return rows
@@ -160,23 +294,9 @@ class Stages:
         return relation_rows(relation, rows)
 
 
-def _one_of(text: str, values: pa.ChunkedArray) -> SparkColumn | None:
-    """`text` IN the values, NULL included when it is among them; None when that cannot be said in few literals."""
-    distinct = values.unique().to_pylist()
-    present = [value for value in distinct if value is not None]
-    if len(present) > PUSHED_KEYS or not all(map(_pushable, present)):
-        return None
-    expression = F.expr(text)
-    condition = expression.isin(present) if present else F.lit(False)
-    return condition | expression.isNull() if len(present) < len(distinct) else condition
-
-
-def _pushable(value: object) -> bool:
-    if isinstance(value, datetime.datetime):
-        return False
-    if isinstance(value, datetime.date):
-        return value.year >= _FIRST_YEAR
-    return isinstance(value, int | str)
+def state_key(node: Aggregate) -> str:
+    """Names the state table of an aggregate: the same for all equal parts of a plan."""
+    return hashlib.sha256((canonical(node) or node.model_dump_json()).encode()).hexdigest()[:16]
 
 
 def names_of(node: Node) -> list[str]:

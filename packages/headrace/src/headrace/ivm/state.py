@@ -42,7 +42,15 @@ class CallState(Frozen):
     unsafe: str | None = None
     """Condition over `o_`, `d_` and extra columns under which the group must be computed anew."""
     unsafe_only_after_removals: bool = True
+    exact: bool = True
+    """Whether a folded value is the one that a computation from all rows gives, to the last bit."""
     description: str = ""
+
+    @property
+    def finish_old(self) -> str:
+        """`finish` over the old states."""
+        names = {column.name for column in self.columns}
+        return re.sub(r"\w+", lambda word: f"o_{word[0]}" if word[0] in names else word[0], self.finish)
 
 
 def states_of(calls: tuple[AggregateCall, ...]) -> tuple[CallState, ...]:
@@ -97,6 +105,7 @@ def _sum(call: AggregateCall, name: str) -> CallState:
         finish=name,
         extra_delta=((f"{name}_removed", _removals(call)),) if floating else (),
         unsafe=f"d_{name}_removed > 0" if floating else None,
+        exact=not floating,
         description="sum and count kept" + ("; the group is computed anew after a removal" if floating else ""),
     )
 
@@ -129,6 +138,7 @@ def _average(call: AggregateCall, name: str) -> CallState:
         finish=f"CASE WHEN {filled} = 0 THEN CAST(NULL AS {call.type}) ELSE {finish} END",
         extra_delta=((f"{name}_removed", _removals(call)),) if floating else (),
         unsafe=f"d_{name}_removed > 0" if floating else None,
+        exact=not floating,
         description="sum and count kept" + ("; the group is computed anew after a removal" if floating else ""),
     )
 
@@ -161,6 +171,7 @@ def _anew(call: AggregateCall, name: str) -> CallState:
         finish=name,
         unsafe="true",
         unsafe_only_after_removals=False,
+        exact=False,
         description="changed groups are computed anew",
     )
 

@@ -24,10 +24,11 @@ from headrace.ivm.layout import (
 )
 from headrace.ivm.rules import RULES, bag, grouped
 from headrace.ivm.sources import SourceRange, read_delta, read_version, relation_rows
-from headrace.ivm.stages import Stages
+from headrace.ivm.stages import Kept, Stages
 from headrace.names import quote
+from headrace.optimisations import LOCAL_ROWS
 from headrace.plan.dates import at_date, plan_at
-from headrace.plan.nodes import Values
+from headrace.plan.nodes import Plan, Values
 from headrace.plan.query import Query, Slot
 from headrace.plan.render import render, subquery
 from headrace.refresh.stored import Stored
@@ -52,7 +53,7 @@ def changes_of(
     if plan is None or stored.note is None:
         raise Bug("An incremental refresh needs a plan and a frontier.")
     layout = layout_of(table.query)
-    live = _live(spark, logs, table, layout, stored)
+    live = _live(spark, logs, table, layout, stored, local=stages.uses(LOCAL_ROWS))
     root = grouped_root(plan)
     if root is not None:
         found = grouped.refresh(stages, root, plan, layout, live, sequence)
@@ -65,14 +66,16 @@ def changes_of(
     return Computed(result.rows, "APPEND" if result.appends_only else "REPLACE_ROWS", result.removals)
 
 
-def _live(spark: SparkSession, logs: DeltaLogs, table: DynamicTable, layout: Layout, stored: Stored) -> DataFrame:
+def _live(
+    spark: SparkSession, logs: DeltaLogs, table: DynamicTable, layout: Layout, stored: Stored, *, local: bool
+) -> DataFrame:
     """The table's live rows; those of a small table as local rows, which saves Spark a scan, an anti-join and their
     jobs."""
     assert stored.note is not None
     records = (stored.note.live_rows or 0) + 2 * stored.note.tombstones
-    if records <= stages_module.LOCAL_ROWS and committable(layout.columns):
-        local = live_local(for_delta(logs.rows(table.storage_path, stored.version), layout.columns))
-        return spark.createDataFrame(local, schema=schema_text(layout.columns)).coalesce(1)
+    if local and records <= stages_module.LOCAL_ROWS and committable(layout.columns):
+        rows = live_local(for_delta(logs.rows(table.storage_path, stored.version), layout.columns))
+        return spark.createDataFrame(rows, schema=schema_text(layout.columns)).coalesce(1)
     contents = read_delta(spark, logs, table.storage_path, stored.version)
     return live_rows(contents, tombstones=stored.note.tombstones > 0)
 
@@ -81,9 +84,12 @@ def stages_of(
     spark: SparkSession,
     logs: DeltaLogs,
     ranges: tuple[SourceRange, ...],
+    plan: Plan,
     dates: tuple[str | None, str | None],
+    off: frozenset[str],
+    kept: Kept,
 ) -> Stages:
-    return Stages(spark, logs, ranges, RULES, dates)
+    return Stages(spark, logs, ranges, RULES, plan.root, dates, off, kept)
 
 
 def whole(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from headrace.catalog.records import DynamicTable, SourceVersion
@@ -12,6 +13,7 @@ from headrace.ivm.sources import SourceRange
 from headrace.plan.dates import moves_by_row, names_date
 from headrace.plan.nodes import Plan
 from headrace.plan.pruning import own_texts
+from headrace.refresh.cost import Estimate
 from headrace.refresh.stored import Stored
 from headrace.storage.delta import Commit
 
@@ -47,6 +49,29 @@ class Decision:
     checks: tuple[Check, ...]
     rebind: bool = False
     """A source's columns changed or it was created again: the query must be read again before the full refresh."""
+    estimate: Estimate | None = None
+    """What both ways would take, where there is a choice and something to go by."""
+
+    @property
+    def full_by_choice(self) -> bool:
+        return self.mode == "FULL" and self.estimate is not None
+
+
+def has_choice(table: DynamicTable, decision: Decision) -> bool:
+    """Whether the table could as well be computed whole: AUTO, and changes to apply."""
+    return table.refresh_mode == "AUTO" and decision.mode == "INCREMENTAL" and any(r.changed for r in decision.ranges)
+
+
+def weighed(decision: Decision, estimate: Estimate, readers: Callable[[], list[str]]) -> Decision:
+    """The decision after a look at its cost. `readers` names the dynamic tables that read this one: they would get
+    all of its rows as changes."""
+    if not estimate.prefers_full:
+        return replace(decision, reason=str(estimate), estimate=estimate)
+    reading = readers()
+    if reading:
+        kept = f"{estimate} Incremental all the same, because {reading[0]} reads the changes."
+        return replace(decision, reason=kept, estimate=estimate)
+    return replace(decision, mode="FULL", reason=str(estimate), estimate=estimate)
 
 
 def decide(

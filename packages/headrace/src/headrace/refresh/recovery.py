@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from headrace.catalog.records import DynamicTable, RefreshRecord
+from headrace.catalog.records import DynamicTable, Profile, RefreshRecord
 from headrace.catalog.store import Store
 from headrace.errors import NotFound
 from headrace.refresh.stored import CommitNote, read_stored
@@ -40,7 +40,7 @@ def _settle(store: Store, logs: DeltaLogs, record: RefreshRecord, now: datetime)
                 "reason": note.reason,
                 "rows_inserted": note.rows_inserted,
                 "rows_deleted": note.rows_deleted,
-                "profile": {"sequence": intent.sequence, "recovered": 1},
+                "profile": Profile(sequence=intent.sequence, recovered=True),
             }
         )
         store.finish_refresh(ended, settle=(record.table_id, intent.sequence))

@@ -13,26 +13,40 @@ from datetime import datetime, timezone
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace import failpoints
-from headrace.catalog.records import DynamicTable, Frontier, Intent, RefreshRecord, SourceVersion, Trigger
+from headrace.catalog.records import (
+    DynamicTable,
+    Frontier,
+    Intent,
+    Profile,
+    RefreshRecord,
+    SourceVersion,
+    StepProfile,
+    Trigger,
+)
 from headrace.catalog.store import Store
 from headrace.errors import HeadraceError, NotFound, RefreshFailed, UserError
 from headrace.ivm.layout import VISIBLE, WEIGHT, layout_of, schema_text
 from headrace.ivm.sources import SourceRange
-from headrace.ivm.stages import Uncertain
+from headrace.ivm.stages import Stages, Uncertain
 from headrace.names import TableName
-from headrace.plan.nodes import Relation, walk
+from headrace.optimisations import CHOICE_BY_COST, SMALL_COMMITS
+from headrace.plan.nodes import Aggregate, Relation, walk
 from headrace.plan.query import Query
 from headrace.progress import Progress
 from headrace.refresh import compute
+from headrace.refresh.cost import REMEMBERED, estimate, past_of
 from headrace.refresh.fold import clustered, fold, fold_is_due, partition_columns
 from headrace.refresh.frontier import Candidate, Choice, Offer, choose
 from headrace.refresh.lease import held_lease
-from headrace.refresh.planner import Decision, SourceFacts, decide
+from headrace.refresh.planner import Decision, SourceFacts, decide, has_choice, weighed
+from headrace.refresh.profile import inputs_of, steps_of, total
+from headrace.refresh.states import StateTables
 from headrace.refresh.stored import CommitNote, Stored, app_id, as_source, read_note, read_stored
 from headrace.storage.arrow import committable, for_delta
 from headrace.storage.delta import DeltaLogs, require_sequence
@@ -68,7 +82,9 @@ class Runner:
         progress: Progress,
         zone: ZoneInfo,
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+        off: frozenset[str] = frozenset(),
     ) -> None:
+        self.off = off
         self._spark = spark
         self._store = store
         self._logs = logs
@@ -78,6 +94,8 @@ class Runner:
         self._reloaded = reloaded
         self._progress = progress
         self._zone = zone
+        self._wanted_states: dict[str, list[Aggregate]] = {}
+        """Of each table, the inner aggregates whose groups the last refresh would have liked to find."""
         self._clock = clock
 
     # ------------------------------------------------------------------ looking
@@ -92,7 +110,23 @@ class Runner:
             return Outlook(stored, decision, old, ())
         facts = tuple(self._facts(table.query, index, old, choice) for index in range(len(table.query.sources)))
         decision = decide(table, stored, facts, today=self.today())
+        if has_choice(table, decision) and CHOICE_BY_COST not in self.off:
+            decision = self._weighed(table, decision, facts)
         return Outlook(stored, decision, self._frontier(table, facts, choice), facts)
+
+    def _weighed(self, table: DynamicTable, decision: Decision, facts: tuple[SourceFacts, ...]) -> Decision:
+        inputs = inputs_of(self._logs, facts, decision.ranges)
+        past = past_of(self._store.history(REMEMBERED, table.id))
+        found = estimate(past, total([each.changed_rows for each in inputs]), sum(each.rows for each in inputs))
+        return decision if found is None else weighed(decision, found, lambda: self._readers(table))
+
+    def _readers(self, table: DynamicTable) -> list[str]:
+        """The dynamic tables that read this one."""
+        return [
+            str(other.table_name)
+            for other in self._store.tables()
+            if any(source.path == table.storage_path for source in other.query.sources)
+        ]
 
     def today(self) -> str:
         return self._clock().astimezone(self._zone).date().isoformat()
@@ -187,8 +221,8 @@ class Runner:
                 if isinstance(error, NotFound):
                     hint = hint or SOURCE_GONE
                 raise RefreshFailed(f"The refresh of {table.table_name} failed: {reason}", hint=hint) from error
-            sequence = finished.profile.get("sequence")
-            settled = None if sequence is None else (table.id, int(sequence))
+            sequence = finished.profile.sequence
+            settled = None if sequence is None else (table.id, sequence)
             self._store.finish_refresh(finished, settle=settled, release=(table.id, fencing))
         failpoints.reach("after-finish")
         return finished
@@ -239,19 +273,29 @@ class Runner:
         meter = Meter(self._spark, record.job_id)
         began = time.monotonic()
         with meter:
-            note = self._commit(table, look, record.job_id, sequence)
+            note, steps = self._commit(table, look, record.job_id, sequence)
         failpoints.reach("after-commit")
         require_sequence(self._logs.sequence(table.storage_path, app_id(table)), sequence, table.storage_path)
         if table.stale_reason is not None:
             self._reloaded(table)
-        change_rows = [source.rows for source in decision.ranges if source.changed]
-        profile = {
-            "sequence": sequence,
-            "change_rows": None if None in change_rows else sum(rows or 0 for rows in change_rows),
-            "seconds": round(time.monotonic() - began, 3),
-            "commits": 1,
-            **meter.readings(),
-        }
+        inputs = inputs_of(self._logs, look.facts, decision.ranges)
+        state_rows, state_bytes = self._logs.statistics(table.storage_path)
+        guess = decision.estimate
+        profile = Profile(
+            sequence=sequence,
+            seconds=round(time.monotonic() - began, 3),
+            commits=1,
+            change_rows=total([each.changed_rows for each in inputs]),
+            change_bytes=total([each.changed_bytes for each in inputs]),
+            source_rows=sum(each.rows for each in inputs),
+            estimated_incremental_seconds=None if guess is None else round(guess.incremental_seconds, 3),
+            estimated_full_seconds=None if guess is None else round(guess.full_seconds, 3),
+            full_by_choice=decision.full_by_choice and note.mode == "FULL",
+            state_rows=state_rows,
+            state_bytes=state_bytes,
+            inputs=inputs,
+            steps=steps,
+        ).model_copy(update=meter.readings())
         failpoints.reach("before-finish")
         return record.model_copy(
             update={
@@ -280,7 +324,9 @@ class Runner:
         rebound = rebound.model_copy(update={"stale_reason": reason})
         return rebound, self.outlook(rebound)
 
-    def _commit(self, table: DynamicTable, look: Outlook, job_id: str, sequence: int) -> CommitNote:
+    def _commit(
+        self, table: DynamicTable, look: Outlook, job_id: str, sequence: int
+    ) -> tuple[CommitNote, tuple[StepProfile, ...]]:
         """Steps 6 and 7: compute and commit; an incremental computation that cannot go on becomes a full one."""
         assert look.frontier is not None
         reason = look.decision.reason
@@ -294,15 +340,20 @@ class Runner:
             if table.refresh_mode == "INCREMENTAL":
                 reason += " (Recomputed although REFRESH_MODE is INCREMENTAL: the contents must be right.)"
         self._progress.tell(f"{table.table_name}: full refresh. {reason or ''}")
-        return self._commit_whole(table, look, job_id, sequence, reason)
+        return self._commit_whole(table, look, job_id, sequence, reason), ()
 
-    def _commit_changes(self, table: DynamicTable, look: Outlook, job_id: str, sequence: int) -> CommitNote:
+    def _commit_changes(
+        self, table: DynamicTable, look: Outlook, job_id: str, sequence: int
+    ) -> tuple[CommitNote, tuple[StepProfile, ...]]:
         note = look.stored.note
         assert note is not None
         assert look.frontier is not None
+        assert table.query.plan is not None
         ranges = tuple(self._readable(source) for source in look.decision.ranges)
         dates = (note.frontier.date, look.frontier.date)
-        stages = compute.stages_of(self._spark, self._logs, ranges, dates)
+        states = StateTables(self._spark, self._logs, table, self._progress)
+        kept = states.kept(note.frontier, self.off)
+        stages = compute.stages_of(self._spark, self._logs, ranges, table.query.plan, dates, self.off, kept)
         empty = replace(
             note,
             sequence=sequence,
@@ -318,27 +369,36 @@ class Runner:
         )
         if not stages.new_day and not any(source.changed for source in ranges):
             self._append_local(table, None, empty)
-            return empty
+            return empty, ()
         try:
-            self._progress.tell(f"{table.table_name}: reading changes")
-            found = compute.changes_of(self._spark, self._logs, table, look.stored, stages, sequence)
-            if found is None:
-                self._append_local(table, None, empty)
-                return empty
-            local = stages.local(found.rows) if stages.small and committable(layout_of(table.query).columns) else None
-            failpoints.reach("after-compute")
-            if local is not None:
-                counted = _counted(empty, Counts.of_arrow(local), found)
-                self._append_local(table, local, counted)
-                return counted
-            rows = stages.cache(found.rows)
-            counted = _counted(empty, Counts.of_frame(rows), found)
-            self._progress.tell(f"{table.table_name}: writing {counted.rows_inserted} rows")
-            failpoints.watch_for_file("mid-write", table.storage_path)
-            self._write(rows, table, counted, "append")
-            return counted
+            done = self._append_changes(table, look.stored, stages, empty)
+            failpoints.reach("before-state-tables")
+            states.advance(stages, look.frontier)
+            self._wanted_states[table.id] = list(stages.wanted_states.values())
+            changed_rows = (done.rows_inserted or 0) + (done.rows_deleted or 0)
+            return done, steps_of(table.query, stages, changed_rows)
         finally:
             stages.close()
+
+    def _append_changes(self, table: DynamicTable, stored: Stored, stages: Stages, empty: CommitNote) -> CommitNote:
+        """Compute the changes and append them; `empty` is the note of a refresh that changes no row."""
+        self._progress.tell(f"{table.table_name}: reading changes")
+        found = compute.changes_of(self._spark, self._logs, table, stored, stages, empty.sequence)
+        if found is None:
+            self._append_local(table, None, empty)
+            return empty
+        local = stages.local(found.rows) if stages.small and self._commits_itself(table) else None
+        failpoints.reach("after-compute")
+        if local is not None:
+            counted = _counted(empty, Counts.of_arrow(local), found)
+            self._append_local(table, local, counted)
+            return counted
+        rows = stages.cache(found.rows)
+        counted = _counted(empty, Counts.of_frame(rows), found)
+        self._progress.tell(f"{table.table_name}: writing {counted.rows_inserted} rows")
+        failpoints.watch_for_file("mid-write", table.storage_path)
+        self._write(rows, table, counted, "append")
+        return counted
 
     def _commit_whole(
         self, table: DynamicTable, look: Outlook, job_id: str, sequence: int, reason: str | None
@@ -375,9 +435,13 @@ class Runner:
             visible = stored.where(VISIBLE).count()
         return replace(note, rows_inserted=visible, live_rows=written, visible_rows=visible)
 
+    def _commits_itself(self, table: DynamicTable) -> bool:
+        """Whether small changesets can be committed without Spark."""
+        return SMALL_COMMITS not in self.off and committable(layout_of(table.query).columns)
+
     def _append_local(self, table: DynamicTable, rows: pa.Table | None, note: CommitNote) -> None:
         columns = layout_of(table.query).columns
-        if not committable(columns):
+        if not self._commits_itself(table):
             self._write(self._spark.createDataFrame([], schema_text(columns)), table, note, "append")
             return
         self._logs.append(table.storage_path, for_delta(rows, columns), app_id(table), note.sequence, note.text())
@@ -400,16 +464,24 @@ class Runner:
         )
 
     def tidy(self, table: DynamicTable) -> str | None:
-        """Fold the storage when the policy says so; gives the reason, or None when there was nothing to do."""
-        if not fold_is_due(self._logs, table):
+        """What is better done after a refresh than in it: fold the storage when the policy says so, and look after the
+        state tables. Gives the reason for a fold, None when there was none."""
+        fold_due, wanted = fold_is_due(self._logs, table), self._wanted_states.pop(table.id, [])
+        states = StateTables(self._spark, self._logs, table, self._progress)
+        if not fold_due and not wanted and not states.need_folding():
             return None
         with held_lease(self._store, table.id, f"{self._owner}/fold", self._lease_seconds, self._clock) as fencing:
-            self._progress.tell(f"{table.table_name}: folding its storage")
+            reason = None
             try:
-                reason = fold(self._spark, self._logs, table)
-            except (PySparkException, Py4JJavaError) as error:
+                if fold_due:
+                    self._progress.tell(f"{table.table_name}: folding its storage")
+                    reason = fold(self._spark, self._logs, table)
+                note = read_stored(self._logs, table).note
+                if note is not None:
+                    states.tend(wanted, note.frontier)
+            except (PySparkException, Py4JJavaError, DeltaError) as error:
                 # The refresh itself is done and right; the next one tries again.
-                reason = f"not folded: {short_message(error)}"
+                reason = f"not tidied: {short_message(error)}"
                 self._progress.tell(f"{table.table_name}: {reason}")
             self._store.release_lease(table.id, fencing)
         return reason
@@ -464,7 +536,6 @@ def _counted(note: CommitNote, counts: Counts, found: compute.Computed) -> Commi
         tombstones=note.tombstones + counts.removed,
         appends_since_fold=note.appends_since_fold + 1,
         technique=found.technique,
-        reason=None,
     )
 
 

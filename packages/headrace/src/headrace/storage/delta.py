@@ -20,6 +20,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headrace.errors import Bug, NotFound
+from headrace.optimisations import NAMED_FILES
 
 ChangeKind = Literal["none", "append", "mixed"]
 
@@ -29,8 +30,8 @@ _QUIET_OPERATIONS = {
     "ADD CONSTRAINT", "DROP CONSTRAINT", "VACUUM START", "VACUUM END", "REORG", "UPGRADE PROTOCOL", "CLUSTER BY",
     "ANALYZE", "CREATE OR REPLACE TABLE", "REPLACE TABLE", "DROP FEATURE",
 }  # fmt: skip
-_MOST_PLAIN_FILES = 30
-"""Spark lists up to 32 paths without a job of its own."""
+_MOST_PLAIN_FILES = 500
+"""Up to so many paths Spark looks at without a job of its own (storage/spark.py)."""
 _RECENT = 4
 _REPLACING = {"CREATE OR REPLACE TABLE", "REPLACE TABLE"}
 
@@ -65,6 +66,17 @@ class PlainFiles:
 
 
 @dataclass(frozen=True)
+class PlainChanges:
+    """The files that hold the changes between two versions: rows that came, rows that went, and rows that say in
+    `_change_type` which they are."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+    schema: str
+
+
+@dataclass(frozen=True)
 class Commit:
     """One version of a table: what was done, and what that means for a reader of changes."""
 
@@ -80,12 +92,14 @@ class Commit:
 class DeltaLogs:
     """Opened logs, kept and updated: a repeated look at an unchanged table costs two looks at the file system."""
 
-    def __init__(self) -> None:
+    def __init__(self, off: frozenset[str] = frozenset()) -> None:
+        self.off = off
         self._tables: dict[str, tuple[DeltaTable, tuple[int, int, int] | None]] = {}
         self._lock = threading.RLock()
         self._snapshots: dict[str, tuple[DeltaTable, Snapshot]] = {}
         self._recent: dict[str, tuple[DeltaTable, int, list[Commit]]] = {}
         self._effective: dict[str, tuple[int, int]] = {}
+        self._statistics: dict[str, tuple[DeltaTable, int, tuple[int, int]]] = {}
 
     def snapshot(self, path: str) -> Snapshot:
         with self._lock:
@@ -162,27 +176,71 @@ class DeltaLogs:
     def statistics(self, path: str) -> tuple[int, int]:
         """(records, bytes) of the newest version, from file statistics."""
         with self._lock:
-            actions = pa.table(self._newest(path).get_add_actions(flatten=True))
-        if not actions.num_rows:
-            return 0, 0
-        records = sum(value or 0 for value in actions.column("num_records").to_pylist())
-        return int(records), int(sum(actions.column("size_bytes").to_pylist()))
+            table = self._newest(path)
+            kept = self._statistics.get(path)
+            if kept is not None and kept[0] is table and kept[1] == table.version():
+                return kept[2]
+            actions = pa.table(table.get_add_actions(flatten=True))
+            found = (0, 0)
+            if actions.num_rows:
+                records = sum(value or 0 for value in actions.column("num_records").to_pylist())
+                found = int(records), int(sum(actions.column("size_bytes").to_pylist()))
+            self._statistics[path] = (table, table.version(), found)
+            return found
 
     def plain_files(self, path: str, version: int) -> PlainFiles | None:
         """The data files of a version, when reading them needs nothing but a Parquet reader: few of them, on this
         machine, and no partitions, deletion vectors, column mapping or other reader features. Else None."""
-        if "://" in path:
+        if not self._is_plain(path, version):
             return None
-        with self._lock:
-            newest = self._newest(path)
-            table = newest if newest.version() == version else DeltaTable(path, version=version)
-        protocol = table.protocol()
-        if protocol.min_reader_version > 1 or protocol.reader_features or table.metadata().partition_columns:
-            return None
+        table = self._at(path, version)
         files = [unquote(local_path(uri)) for uri in table.file_uris()]
         if len(files) > _MOST_PLAIN_FILES:
             return None
         return PlainFiles(tuple(files), table.schema().to_json())
+
+    def _is_plain(self, path: str, version: int) -> bool:
+        """On this machine, and without partitions, deletion vectors, column mapping or other reader features."""
+        if "://" in path or NAMED_FILES in self.off:
+            return False
+        table = self._at(path, version)
+        protocol = table.protocol()
+        return not (protocol.min_reader_version > 1 or protocol.reader_features or table.metadata().partition_columns)
+
+    def _at(self, path: str, version: int) -> DeltaTable:
+        with self._lock:
+            newest = self._newest(path)
+            return newest if newest.version() == version else DeltaTable(path, version=version)
+
+    def plain_changes(self, path: str, after: int, upto: int) -> PlainChanges | None:
+        """The files with the changes of versions after+1 … upto, under the same conditions as `plain_files`. Else None.
+
+        Delta's rule: a commit that has change files is described by them alone; any other by the files it adds and
+        removes."""
+        if not self._is_plain(path, upto):
+            return None
+        added, removed, changed = [], [], []
+        for version in range(after + 1, upto + 1):
+            try:
+                text = (Path(path) / "_delta_log" / f"{version:020d}.json").read_text()
+            except OSError:
+                return None
+            actions = [json.loads(line) for line in text.splitlines() if line.strip()]
+            if any("metaData" in action or "protocol" in action for action in actions) and version > 0:
+                return None
+            files = [body for action in actions for kind, body in action.items() if kind in ("add", "remove")]
+            if any(body.get("deletionVector") for body in files):
+                return None
+            change_files = [_file(path, action["cdc"]) for action in actions if "cdc" in action]
+            changed += change_files
+            if not change_files:
+                counted = [action for action in actions if any(body.get("dataChange") for body in action.values())]
+                added += [_file(path, action["add"]) for action in counted if "add" in action]
+                removed += [_file(path, action["remove"]) for action in counted if "remove" in action]
+        if len(added) + len(removed) + len(changed) > _MOST_PLAIN_FILES:
+            return None
+        schema = self._at(path, upto).schema().to_json()
+        return PlainChanges(tuple(added), tuple(removed), tuple(changed), schema)
 
     def rows(self, path: str, version: int) -> pa.Table:
         """All stored records of a small dynamic table, without Spark."""
@@ -209,11 +267,18 @@ class DeltaLogs:
             table.update_incremental()
             return int(table.version())
 
+    def remove_old_files(self, path: str) -> None:
+        """Remove every file that the newest version does not need. Only for tables of which nobody reads older ones."""
+        with self._lock:
+            self._newest(path).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+            self.forget(path)
+
     def forget(self, path: str) -> None:
         """Drop the kept handle, after a table was replaced or removed."""
         with self._lock:
             self._tables.pop(path, None)
             self._recent.pop(path, None)
+            self._statistics.pop(path, None)
 
     def _newest(self, path: str) -> DeltaTable:
         kept = self._tables.get(path)
@@ -237,6 +302,11 @@ class DeltaLogs:
             return DeltaTable(path)
         except (TableNotFoundError, OSError) as error:
             raise NotFound(f"There is no Delta table at {path}.") from error
+
+
+def _file(path: str, action: dict[str, Any]) -> str:
+    name = unquote(str(action["path"]))
+    return local_path(name) if "://" in name or name.startswith(("file:", "/")) else str(Path(path) / name)
 
 
 def _commit_mark(path: str, version: int) -> tuple[int, int, int] | None:

@@ -11,15 +11,19 @@ Requires: columns that can be compared (no maps).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from headrace import optimisations
 from headrace.ivm.changeset import WEIGHT, net
 from headrace.ivm.layout import BORN, KEY, ROW, Layout
 from headrace.ivm.layout import WEIGHT as STORED_WEIGHT
-from headrace.ivm.stages import PUSHED_KEYS, Stages
+from headrace.ivm.narrowing import in_range, one_of
+from headrace.ivm.stages import Stages
 from headrace.names import quote
 from headrace.plan.nodes import Plan
 
@@ -62,15 +66,18 @@ def refresh(stages: Stages, plan: Plan, layout: Layout, live: DataFrame, sequenc
     removals = sum(1 for weight in local.column(WEIGHT).to_pylist() if weight < 0)
     if not removals:
         return BagResult(added, 0, True)
-    gone = _tombstones(kept.where(f"{WEIGHT} < 0"), _narrowed(live, local), layout)
+    candidates = _narrowed(live, local, layout) if stages.uses(optimisations.PUSHED_KEYS) else live
+    gone = _tombstones(kept.where(f"{WEIGHT} < 0"), candidates, layout)
     return BagResult(added.union(gone), removals, False)
 
 
-def _narrowed(live: DataFrame, changes: pa.Table) -> DataFrame:
-    """The stored rows whose hash is one of the few that go (their tombstones share it)."""
-    pairs = zip(changes.column(KEY).to_pylist(), changes.column(WEIGHT).to_pylist(), strict=True)
-    hashes = sorted({key for key, weight in pairs if weight < 0})
-    return live.where(F.col(KEY).isin(hashes)) if len(hashes) <= PUSHED_KEYS else live
+def _narrowed(live: DataFrame, changes: pa.Table, layout: Layout) -> DataFrame:
+    """The stored rows that can be among those that go: by their hash (their tombstones share it), and by the ranges of
+    their own values, which rows that were written together often share."""
+    gone = changes.filter(pc.less(changes.column(WEIGHT), 0))
+    found = [one_of(KEY, gone.column(KEY))]
+    found += [in_range(quote(column.name), gone.column(column.name)) for column in layout.public]
+    return reduce(DataFrame.where, (condition for condition in found if condition is not None), live)
 
 
 def _tombstones(removed: DataFrame, live: DataFrame, layout: Layout) -> DataFrame:

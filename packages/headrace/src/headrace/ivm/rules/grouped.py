@@ -16,16 +16,13 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from headrace.ivm.changeset import WEIGHT, Changes
-from headrace.ivm.evaluate import with_keys
+from headrace.ivm.groups import folded_or_anew, state_columns, whole_states
 from headrace.ivm.layout import BORN, COUNT, KEY, ROW, VISIBLE, Grouped, Layout
 from headrace.ivm.layout import WEIGHT as STORED_WEIGHT
-from headrace.ivm.rules.aggregate import affected
 from headrace.ivm.stages import Stages
-from headrace.ivm.state import select_named
 from headrace.names import quote
 from headrace.plan.dates import own_texts_at
-from headrace.plan.nodes import Column, Expression, Filter, Plan, Project
+from headrace.plan.nodes import Expression, Filter, Plan, Project
 from headrace.plan.pruning import names_in
 
 
@@ -40,7 +37,7 @@ class GroupedResult:
 
 def whole(rows: DataFrame, grouped: Grouped, plan: Plan, layout: Layout, sequence: int) -> DataFrame:
     """Storage rows for all groups of `rows`, the aggregate's input."""
-    return _finished(_whole_states(rows, grouped), grouped, plan, layout, sequence)
+    return _finished(whole_states(rows, grouped), grouped, plan, layout, sequence)
 
 
 def refresh(
@@ -51,15 +48,11 @@ def refresh(
     below = stages.changes(grouped.aggregate.child)
     if below is None:
         return None
-    unsafe = [
-        state.unsafe
-        for state in grouped.states
-        if state.unsafe is not None and not (state.unsafe_only_after_removals and below.insert_only)
-    ]
-    if not unsafe:
-        joined = _joined(_delta_states(below.rows, grouped), live, grouped, layout)
-        return GroupedResult(_replacements(_folded(joined, grouped), grouped, plan, layout, sequence), False)
-    return _refresh_with_care(stages, grouped, plan, layout, live, sequence, below, " OR ".join(unsafe))
+    found = folded_or_anew(stages, grouped, below, lambda deltas: beside_stored(deltas, live, grouped, layout))
+    if found is None:
+        return None
+    groups, recomputed = found
+    return GroupedResult(replacements(groups, grouped, plan, layout, sequence), recomputed)
 
 
 def _on_the_new_day(grouped: Grouped, stages: Stages) -> Grouped:
@@ -72,82 +65,7 @@ def _on_the_new_day(grouped: Grouped, stages: Stages) -> Grouped:
     )
 
 
-def _refresh_with_care(
-    stages: Stages,
-    grouped: Grouped,
-    plan: Plan,
-    layout: Layout,
-    live: DataFrame,
-    sequence: int,
-    below: Changes,
-    unsafe: str,
-) -> GroupedResult | None:
-    """Fold where that is exact; compute the other groups anew from their rows at the new frontier."""
-    at_hand = stages.materialize(below)
-    if at_hand is None:
-        return None
-    joined = _joined(_delta_states(at_hand.rows, grouped), live, grouped, layout)
-    marked = joined.withColumn("__hr_unsafe", F.expr(f"coalesce({unsafe}, true)"))
-    local = stages.local(marked) if stages.small else None
-    if local is not None:
-        marked = stages.spark.createDataFrame(local, schema=marked.schema).coalesce(1)
-        if not any(local.column("__hr_unsafe").to_pylist()):
-            return GroupedResult(_replacements(_folded(marked, grouped), grouped, plan, layout, sequence), False)
-    else:
-        marked = stages.cache(marked)
-    safe = _folded(marked.where("NOT __hr_unsafe"), grouped)
-    anew = _computed_anew(stages, grouped, marked.where("__hr_unsafe"), at_hand)
-    return GroupedResult(_replacements(safe.unionByName(anew), grouped, plan, layout, sequence), True)
-
-
-def _computed_anew(stages: Stages, grouped: Grouped, unsafe: DataFrame, below: Changes) -> DataFrame:
-    """The unsafe groups with their states computed from their rows, in the shape that `_folded` gives."""
-    rows = affected(stages, grouped.aggregate.keys, stages.new(grouped.aggregate.child), below)
-    states = _whole_states(rows, grouped)
-    kept = [name for name in unsafe.columns if name.startswith("o_")]
-    keys = [name for name, _ in grouped.key_columns]
-    olds = unsafe.select(*(F.col(name).alias(f"__hr_u{name}") for name in keys), *map(quote, kept))
-    if not keys:
-        return states.crossJoin(olds)
-    same = F.expr(" AND ".join(f"__hr_u{name} <=> {name}" for name in keys))
-    found = olds.join(states, same, "left")
-    picked = [f"__hr_u{name} AS {name}" for name in keys] + [f"coalesce({COUNT}, 0L) AS {COUNT}"]
-    return found.selectExpr(*picked, *(quote(column.name) for column in _state_columns(grouped)), *map(quote, kept))
-
-
-def _state_columns(grouped: Grouped) -> list[Column]:
-    return [column for state in grouped.states for column in state.columns]
-
-
-def _whole_states(rows: DataFrame, grouped: Grouped) -> DataFrame:
-    keyed = _keyed(rows, grouped)
-    texts = [f"count(*) AS {COUNT}"]
-    for state in grouped.states:
-        texts += select_named(state.whole, state.columns)
-    return _aggregated(keyed, grouped, texts)
-
-
-def _delta_states(rows: DataFrame, grouped: Grouped) -> DataFrame:
-    keyed = _keyed(rows, grouped)
-    # Without keys there is a row also when no change arrives here: it must say "nothing", not NULL.
-    texts = [f"CAST(coalesce(sum({WEIGHT}), 0) AS bigint) AS d_{COUNT}"]
-    for state in grouped.states:
-        texts += [f"{text} AS d_{column.name}" for text, column in zip(state.delta, state.columns, strict=True)]
-        texts += [f"{text} AS d_{name}" for name, text in state.extra_delta]
-    return _aggregated(keyed, grouped, texts)
-
-
-def _keyed(rows: DataFrame, grouped: Grouped) -> DataFrame:
-    """The aggregate's input with its keys under their stored names."""
-    named = with_keys(rows, grouped.aggregate.keys)
-    return named.selectExpr("*", *(f"{quote(key.name)} AS {name}" for name, key in grouped.key_columns))
-
-
-def _aggregated(keyed: DataFrame, grouped: Grouped, texts: list[str]) -> DataFrame:
-    return keyed.groupBy(*(name for name, _ in grouped.key_columns)).agg(*(F.expr(text) for text in texts))
-
-
-def _joined(deltas: DataFrame, live: DataFrame, grouped: Grouped, layout: Layout) -> DataFrame:
+def beside_stored(deltas: DataFrame, live: DataFrame, grouped: Grouped, layout: Layout) -> DataFrame:
     """Each touched group's change `d_…` beside its stored row `o_…` (all NULL when the group is new)."""
     rows = live.select(*(F.col(quote(c.name)).alias(f"o_{c.name}") for c in layout.columns))
     if grouped.is_global:
@@ -158,21 +76,12 @@ def _joined(deltas: DataFrame, live: DataFrame, grouped: Grouped, layout: Layout
     return deltas.join(rows.hint("shuffle_hash"), F.expr(" AND ".join(same)), "left")
 
 
-def _folded(joined: DataFrame, grouped: Grouped) -> DataFrame:
-    """Keys, new states and the old row."""
-    texts = [name for name, _ in grouped.key_columns]
-    texts.append(f"coalesce(o_{COUNT}, 0L) + d_{COUNT} AS {COUNT}")
-    for state in grouped.states:
-        texts += select_named(state.fold, state.columns)
-    return joined.selectExpr(*texts, *(quote(name) for name in joined.columns if name.startswith("o_")))
-
-
-def _replacements(folded: DataFrame, grouped: Grouped, plan: Plan, layout: Layout, sequence: int) -> DataFrame:
+def replacements(groups: DataFrame, grouped: Grouped, plan: Plan, layout: Layout, sequence: int) -> DataFrame:
     """For each group that really changed: a tombstone for its old row, if any, and its new row, if it still exists."""
-    olds = [name for name in folded.columns if name.startswith("o_")]
-    kept = [COUNT, *(column.name for column in _state_columns(grouped))]
+    olds = [name for name in groups.columns if name.startswith("o_")]
+    kept = [COUNT, *(column.name for column in state_columns(grouped))]
     same = " AND ".join(f"o_{name} <=> {name}" for name in kept)
-    changed = folded.where(f"o_{BORN} IS NULL OR NOT ({same})")
+    changed = groups.where(f"o_{BORN} IS NULL OR NOT ({same})")
     finished = _finished(changed, grouped, plan, layout, sequence, *olds)
     fresh = ", ".join(f"{quote(c.name)} AS {quote(c.name)}" for c in layout.columns)
     gone = ", ".join(

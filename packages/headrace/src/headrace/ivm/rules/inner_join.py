@@ -1,38 +1,109 @@
-"""Inner join.
+"""Inner join, of all inputs that are joined directly with each other.
 
-    Δ(L ⋈ R)  =  ΔL ⋈ R_new  +  L_old ⋈ ΔR
+    Δ(R₁ ⋈ … ⋈ Rₙ)  =  Σᵢ  R₁,old ⋈ … ⋈ ΔRᵢ ⋈ … ⋈ Rₙ,new            old before the i-th, new after it
 
-State:    none; both sides are Delta versions.
-Cost:     one join per changed side, started from the changeset; few keys are pushed into the other side's read.
+State:    none; all inputs are Delta versions.
+Cost:     for each changed input, a chain of joins that starts from its changeset and goes on to what is joined with
+          it, in the order of the query; the keys of a small changeset are pushed into the reads of its neighbours.
 Requires: a deterministic condition.
 """
 
 from __future__ import annotations
 
-from functools import reduce
+from dataclasses import dataclass
+from functools import cached_property, reduce
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from headrace.ivm.changeset import WEIGHT, Changes
-from headrace.ivm.evaluate import join
 from headrace.ivm.stages import Stages, names_of
-from headrace.plan.nodes import InnerJoin
+from headrace.plan.dates import own_texts_at
+from headrace.plan.nodes import InnerJoin, Node, Project
+from headrace.plan.pruning import names_in
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A part of what the inputs are joined on. `sides` is set for an equality."""
+
+    text: str
+    sides: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Inputs:
+    nodes: tuple[Node, ...]
+    conditions: tuple[Condition, ...]
+
+    @cached_property
+    def names(self) -> list[set[str]]:
+        """The columns of each input."""
+        return [{column.name for column in node.output} for node in self.nodes]
+
+    def columns_in(self, text: str) -> set[str]:
+        """The columns that an expression names; a word in a literal may be taken for one more."""
+        return names_in(text) & set().union(*self.names)
+
+    def pairs(self, ours: set[str], theirs: set[str]) -> list[tuple[str, str]]:
+        """The equalities between two sets of columns, as expressions over the one and over the other."""
+        equalities = [condition.sides for condition in self.conditions if condition.sides is not None]
+        both_ways = [pair for one, other in equalities for pair in ((one, other), (other, one))]
+        return [(one, other) for one, other in both_ways if self._over(one, ours) and self._over(other, theirs)]
+
+    def _over(self, text: str, names: set[str]) -> bool:
+        used = self.columns_in(text)
+        return bool(used) and used <= names
 
 
 def changes(stages: Stages, node: InnerJoin) -> Changes | None:
-    terms: list[DataFrame] = []
-    insert_only = True
-    left = stages.materialized(node.left)
-    if left is not None:
-        right_new = stages.narrowed(stages.new(node.right), node.right_keys, left, node.left_keys)
-        terms.append(join(left.rows, right_new, node))
-        insert_only = insert_only and left.insert_only
-    right = stages.materialized(node.right)
-    if right is not None:
-        left_old = stages.narrowed(stages.old(node.left), node.left_keys, right, node.right_keys)
-        terms.append(join(left_old, right.rows, node))
-        insert_only = insert_only and right.insert_only
-    if not terms:
+    joined = flattened(node, stages.new_date)
+    found = [
+        stages.changes_beside(each, [other for other in joined.nodes if other is not each]) for each in joined.nodes
+    ]
+    changed = [(place, each) for place, each in enumerate(found) if each is not None]
+    if not changed:
         return None
     columns = [*names_of(node), WEIGHT]
-    return Changes(reduce(DataFrame.union, (term.select(*columns) for term in terms)), insert_only)
+    terms = [_term(stages, joined, place, each).select(*columns) for place, each in changed]
+    return Changes(reduce(DataFrame.union, terms), all(each.insert_only for _, each in changed))
+
+
+def flattened(node: Node, date: str | None) -> Inputs:
+    """What is joined, with all conditions; a projection between two joins that only drops columns does not matter."""
+    drops_only = isinstance(node, Project) and all(each.name == each.text for each in node.expressions)
+    if drops_only and isinstance(node, Project) and isinstance(node.child, InnerJoin):
+        return flattened(node.child, date)
+    if not isinstance(node, InnerJoin):
+        return Inputs((node,), ())
+    today = own_texts_at(node, date)
+    assert isinstance(today, InnerJoin)
+    left, right = flattened(node.left, date), flattened(node.right, date)
+    own = [Condition(f"({a}) = ({b})", (a, b)) for a, b in today.equalities]
+    own += [Condition(f"({a}) <=> ({b})", (a, b)) for a, b in today.null_safe_equalities]
+    own += [Condition(f"({today.condition})")] if today.condition is not None else []
+    return Inputs(left.nodes + right.nodes, left.conditions + right.conditions + tuple(own))
+
+
+def _term(stages: Stages, inputs: Inputs, place: int, found: Changes) -> DataFrame:
+    """The changes of one input, joined with all others."""
+    start = inputs.names[place]
+    reached, rows = set(start), found.rows
+    pending = list(inputs.conditions)
+    remaining = {number for number in range(len(inputs.nodes)) if number != place}
+    while remaining:
+        nearest = min(remaining, key=lambda n: (not inputs.pairs(reached, inputs.names[n]), n))
+        remaining.remove(nearest)
+        node = inputs.nodes[nearest]
+        keys = inputs.pairs(start, inputs.names[nearest])
+        side = stages.old(node) if nearest < place else stages.new(node)
+        side = stages.narrowed(side, [theirs for _, theirs in keys], found, [ours for ours, _ in keys])
+        if stages.small and reached != start and stages.is_big(node):
+            # Spark would take the product of what was joined so far for large, and sort the big side.
+            rows = F.broadcast(rows)
+        reached |= inputs.names[nearest]
+        now = [condition for condition in pending if inputs.columns_in(condition.text) <= reached]
+        pending = [condition for condition in pending if condition not in now]
+        on = " AND ".join(condition.text for condition in now)
+        rows = rows.join(side, F.expr(on), "inner") if on else rows.crossJoin(side)
+    return rows

@@ -1,10 +1,14 @@
 """Semi join and anti join (EXISTS, IN, NOT EXISTS, NOT IN, INTERSECT, EXCEPT), and EXISTS as a value.
 
-    Δ(L ⋉ R)  =  ΔL ⋉ R_new  +  (A ⋉ R_new)  −  (A ⋉ R_old)        A = the rows of L_old that match a row of ΔR
-    the same with ▷ for the anti join
+    A  =  the rows of L_old that match a row of ΔR
+    n  =  how many rows of R_old each of them matches,    n'  =  n + how many of ΔR
+    Δ(L ⋉ R)  =  ΔL ⋉ R_new  +  the rows of A with n = 0, n' > 0  −  those with n > 0, n' = 0
+    the same with ▷ for the anti join, signs reversed
+    many rows:   ΔL ⋉ R_new  +  (A ⋉ R_new)  −  (A ⋉ R_old)
 
 State:    none; both sides are Delta versions.
-Cost:     one join for a changed left side; for a changed right side, one to find A and two that start from it.
+Cost:     one join for a changed left side; for a changed right side, one to find A and one that starts from it (two
+          when A is large).
 Requires: a deterministic condition. It needs no equality: the null-aware condition of NOT IN is a condition like
           any other.
 """
@@ -14,19 +18,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
 
 from headrace.ivm.changeset import WEIGHT, Changes, net_if_comparable, weighted
 from headrace.ivm.evaluate import join, joined
 from headrace.ivm.stages import Stages, names_of
+from headrace.optimisations import COUNTED_MATCHES
 from headrace.plan.nodes import OuterJoin, SemiJoin
 
+BEFORE, AFTER = "__hr_before", "__hr_after"
+_ID = "__hr_id"
+
 Apply = Callable[[DataFrame, DataFrame], DataFrame]
+FromMatches = Callable[[DataFrame, Changes], list[DataFrame]]
+"""From the rows of A, with BEFORE and AFTER (whether they have a match), and ΔR: the terms of the changeset."""
 
 
 def changes(stages: Stages, node: SemiJoin) -> Changes | None:
-    left, right = stages.materialized(node.left), stages.materialized(node.right)
-    terms = linear_in_left(stages, node, left, right, lambda rows, other: join(rows, other, node))
+    left, right = stages.changes_beside(node.left, [node.right]), stages.materialized(node.right)
+    terms = linear_in_left(
+        stages,
+        node,
+        left,
+        right,
+        apply=lambda rows, other: join(rows, other, node),
+        from_matches=lambda matches, _: [flips(matches, node)],
+    )
     if not terms:
         return None
     columns = [*names_of(node), WEIGHT]
@@ -36,8 +56,25 @@ def changes(stages: Stages, node: SemiJoin) -> Changes | None:
     return Changes(net_if_comparable(rows, node.output), insert_only=False)
 
 
+def flips(matches: DataFrame, node: SemiJoin) -> DataFrame:
+    """The rows that get their first match, or lose their last."""
+    flipped = matches.where(f"{BEFORE} <> {AFTER}")
+    if node.flag is None:
+        enters, leaves = (BEFORE, AFTER) if node.anti else (AFTER, BEFORE)
+        return flipped.withColumn(WEIGHT, F.expr(f"CAST({enters} AS INT) - CAST({leaves} AS INT)"))
+    # Every row is in the result, with its flag: the old one goes, the new one comes.
+    old = flipped.withColumn(node.flag.name, F.expr(BEFORE)).withColumn(WEIGHT, F.lit(-1))
+    return old.union(flipped.withColumn(node.flag.name, F.expr(AFTER)).withColumn(WEIGHT, F.lit(1)))
+
+
 def linear_in_left(
-    stages: Stages, node: SemiJoin | OuterJoin, left: Changes | None, right: Changes | None, apply: Apply
+    stages: Stages,
+    node: SemiJoin | OuterJoin,
+    left: Changes | None,
+    right: Changes | None,
+    *,
+    apply: Apply,
+    from_matches: FromMatches,
 ) -> list[DataFrame]:
     """The changes of an operator that, with its right side fixed, treats each row of its left side by itself."""
     terms: list[DataFrame] = []
@@ -49,8 +86,25 @@ def linear_in_left(
     touched = stages.materialize(Changes(weighted(joined(candidates, right.rows, node, "left_semi"), 1), True))
     if touched is None:
         return terms
+    old = stages.narrowed(stages.old(node.right), node.right_keys, touched, node.left_keys)
+    if touched.local is not None and stages.uses(COUNTED_MATCHES):
+        return terms + from_matches(_matches(stages, node, touched, old, right), right)
+    new = stages.narrowed(stages.new(node.right), node.right_keys, touched, node.left_keys)
     rows = touched.rows.drop(WEIGHT)
-    for side, weight in ((stages.new(node.right), 1), (stages.old(node.right), -1)):
-        few = stages.narrowed(side, node.right_keys, touched, node.left_keys)
-        terms.append(apply(weighted(rows, weight), few))
-    return terms
+    return [*terms, apply(weighted(rows, 1), new), apply(weighted(rows, -1), old)]
+
+
+def _matches(stages: Stages, node: SemiJoin | OuterJoin, touched: Changes, old: DataFrame, right: Changes) -> DataFrame:
+    """The touched rows, each with whether it matches a row of the right side, before and after."""
+    assert touched.local is not None
+    # Rows that stay in the driver keep their numbers, however often Spark evaluates a part of the plan.
+    numbers = pa.array(range(touched.local.num_rows), type=pa.int64())
+    schema = StructType([*touched.rows.schema.fields, StructField(_ID, LongType())])
+    numbered = stages.spark.createDataFrame(touched.local.append_column(_ID, numbers), schema=schema)
+    rows = numbered.drop(WEIGHT).coalesce(1)
+    found = joined(rows, old, node, "inner").groupBy(_ID).agg(F.count("*").alias("__hr_n"))
+    moved = joined(rows, right.rows, node, "inner").groupBy(_ID).agg(F.sum(WEIGHT).alias("__hr_d"))
+    counted = rows.join(found, _ID, "left").join(moved, _ID, "left")
+    before = "coalesce(__hr_n, 0L)"
+    after = f"{before} + coalesce(__hr_d, 0L)"
+    return counted.selectExpr(*names_of(node.left), f"{before} > 0 AS {BEFORE}", f"{after} > 0 AS {AFTER}")

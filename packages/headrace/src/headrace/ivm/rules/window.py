@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from headrace.ivm.changeset import Changes, net_if_comparable, weighted
 from headrace.ivm.evaluate import window
-from headrace.ivm.rules.aggregate import affected
+from headrace.ivm.groups import affected
 from headrace.ivm.stages import Stages, Uncertain, names_of
 from headrace.names import quote
 from headrace.plan.nodes import Window

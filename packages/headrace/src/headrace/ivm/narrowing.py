@@ -1,0 +1,101 @@
+"""Saying in few words which keys a small changeset has, so that files and pages without them are never read.
+
+    up to PUSHED_KEYS values:  key IN (…)
+    whole numbers, dates:      key BETWEEN … OR key BETWEEN …    the values cut into ranges at their widest gaps
+
+Both only ever save reading: the join or the grouping that follows decides what matches.
+"""
+
+from __future__ import annotations
+
+import datetime
+from functools import reduce
+from itertools import pairwise
+from operator import or_
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F
+
+from headrace.names import quote_text
+
+PUSHED_KEYS = 500
+"""Up to so many distinct key values are pushed down as literals."""
+_FEW = 10
+"""Up to so many literals reach the file reader one by one; more of them as their smallest and largest."""
+_RANGES = 8
+_GAP = 0.02
+"""A gap of this share of the whole span is worth a cut."""
+_FIRST_YEAR = 1900
+"""Dates long ago have other calendars on their way from Python to the JVM."""
+
+
+def one_of(text: str, values: pa.ChunkedArray) -> SparkColumn | None:
+    """`text` is one of the values, NULL included when it is among them; None when that cannot be said in few words."""
+    key = F.expr(text)
+    present = pc.drop_null(values.unique())
+    if not len(present):
+        condition: SparkColumn | None = F.lit(False)
+    else:
+        condition = _few(text, present)
+        if len(present) > _FEW:
+            spans = _within(key, present)
+            condition = spans if condition is None else condition if spans is None else spans & condition
+    if condition is None:
+        return None
+    return condition | key.isNull() if values.null_count else condition
+
+
+def in_range(text: str, values: pa.ChunkedArray) -> SparkColumn | None:
+    """`text` is in one of the few ranges that the values lie in; None where there is no such thing to say."""
+    present = pc.drop_null(values.unique())
+    condition = _within(F.expr(text), present) if len(present) else None
+    return condition | F.expr(text).isNull() if condition is not None and values.null_count else condition
+
+
+def _few(text: str, present: pa.Array) -> SparkColumn | None:
+    if len(present) > PUSHED_KEYS:
+        return None
+    literals = [_literal(value) for value in present.to_pylist()]
+    # As text: made one by one, Spark's literals would cost a millisecond each.
+    return F.expr(f"({text}) IN ({', '.join(literals)})") if all(literals) else None
+
+
+def _within(key: SparkColumn, present: pa.Array) -> SparkColumn | None:
+    if pa.types.is_date32(present.type):
+        days = ranges([value.toordinal() for value in present.to_pylist()])
+        if datetime.date.fromordinal(days[0][0]).year < _FIRST_YEAR:
+            return None
+        spans = [(datetime.date.fromordinal(low), datetime.date.fromordinal(high)) for low, high in days]
+        return reduce(or_, (key.between(low, high) for low, high in spans))
+    if not pa.types.is_integer(present.type):
+        return None
+    return reduce(or_, (key.between(low, high) for low, high in ranges(present.to_pylist())))
+
+
+def ranges(values: list[int]) -> list[tuple[int, int]]:
+    """Few ranges that hold all the values.
+
+    >>> ranges([3, 1, 2, 1000, 1001, 5])
+    [(1, 5), (1000, 1001)]
+    >>> ranges(list(range(0, 100, 7)))
+    [(0, 98)]
+    """
+    ordered = sorted(values)
+    span = ordered[-1] - ordered[0]
+    gaps = [(high - low, place) for place, (low, high) in enumerate(pairwise(ordered), start=1)]
+    wide = sorted((gap for gap in gaps if gap[0] > max(span * _GAP, 8)), reverse=True)[: _RANGES - 1]
+    cuts = [0, *sorted(place for _, place in wide), len(ordered)]
+    return [(ordered[start], ordered[end - 1]) for start, end in pairwise(cuts)]
+
+
+def _literal(value: object) -> str:
+    """The value as SQL; empty when it is better not said."""
+    if isinstance(value, bool | int):
+        return str(value)
+    if isinstance(value, str):
+        return quote_text(value)
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime) and value.year >= _FIRST_YEAR:
+        return f"DATE'{value.isoformat()}'"
+    return ""

@@ -1,0 +1,242 @@
+"""State tables: the groups of an aggregate inside a query, kept from one refresh of a dynamic table to the next.
+
+They lie in the folder `_state` of the table's own storage, one Delta table for each aggregate, in the layout of a
+grouped table without public columns. Each commit carries the versions of the sources that the groups come from.
+
+A state table is only ever a shortcut. One that is missing, or stands at other versions than the dynamic table, is not
+used: the refresh computes the groups it needs from the sources, and the table is made again afterwards. So nothing
+depends on its commit being in step with the dynamic table's: it is written after it, and a crash between leaves a
+state table that nobody uses.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JJavaError
+from pydantic import ValidationError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.catalog.records import DynamicTable, Frontier
+from headrace.ivm import stages as stages_module
+from headrace.ivm.evaluate import evaluate
+from headrace.ivm.layout import KEY, WEIGHT, Grouped, Layout, grouped_layout, live_local, live_rows, schema_text
+from headrace.ivm.rules import grouped as grouped_rule
+from headrace.ivm.sources import read_delta
+from headrace.ivm.stages import Stages, state_key
+from headrace.optimisations import LOCAL_ROWS
+from headrace.plan.nodes import Aggregate, Frozen, Plan, Relation, walk
+from headrace.progress import Progress
+from headrace.refresh.compute import leaves_at
+from headrace.storage.arrow import committable, for_delta
+from headrace.storage.delta import DeltaLogs
+from headrace.storage.errors import short_message
+from headrace.storage.maintenance import needs_fold
+
+FOLDER = "_state"
+WORTH = 5
+"""A state table is worth having when it has so many times fewer groups than its sources have rows."""
+_FAILURES = (PySparkException, Py4JJavaError, DeltaError, OSError)
+
+
+class StateNote(Frozen):
+    """What each commit to a state table carries as `userMetadata`."""
+
+    versions: dict[str, str]
+    """`table id@version` of every source below the aggregate."""
+    sequence: int
+    live_rows: int | None = None
+    """None after a whole write: the commit's own metrics tell then."""
+    tombstones: int = 0
+    appends: int = 0
+    worth_keeping: bool = True
+
+
+@dataclass(frozen=True)
+class StateTable:
+    """One state table as it is now."""
+
+    path: str
+    note: StateNote
+    version: int
+
+
+class StateTables:
+    """The state tables of one dynamic table."""
+
+    def __init__(self, spark: SparkSession, logs: DeltaLogs, table: DynamicTable, progress: Progress) -> None:
+        self._spark = spark
+        self._logs = logs
+        self._table = table
+        self._progress = progress
+        self._folder = Path(table.storage_path) / FOLDER
+
+    def kept(self, at: Frontier, off: frozenset[str]) -> stages_module.Kept:
+        """How to find the live groups of an aggregate, if there are any at this frontier."""
+        seen: dict[str, DataFrame | None] = {}
+
+        def find(node: Aggregate) -> DataFrame | None:
+            key = state_key(node)
+            if key not in seen:
+                found = self.find(node)
+                usable = found is not None and found.note.worth_keeping and self.is_at(node, found, at)
+                seen[key] = self._live(node, found, local=LOCAL_ROWS not in off) if found and usable else None
+            return seen[key]
+
+        return find
+
+    def find(self, node: Aggregate) -> StateTable | None:
+        path = self._path(node)
+        if not Path(path).is_dir() or not self._logs.exists(path):
+            return None
+        newest = self._logs.recent(path)[0]
+        try:
+            note = StateNote.model_validate(json.loads(newest.user_metadata or "")["headrace_state"])
+        except (ValueError, KeyError, TypeError, ValidationError):
+            return None
+        if note.live_rows is None:
+            note = note.model_copy(update={"live_rows": newest.rows})
+        return StateTable(path, note, newest.version)
+
+    def is_at(self, node: Aggregate, found: StateTable, frontier: Frontier) -> bool:
+        return found.note.versions == self._versions(node, frontier)
+
+    def advance(self, stages: Stages, at: Frontier) -> None:
+        """Bring the state tables that the refresh used to the new frontier."""
+        for node, groups in stages.new_states.values():
+            found = self.find(node)
+            if found is not None:
+                try:
+                    self._append(node, found, groups, at, stages)
+                except _FAILURES as error:
+                    self._progress.tell(
+                        f"{self._table.table_name}: a state table did not move on: {short_message(error)}"
+                    )
+
+    def tend(self, wanted: list[Aggregate], at: Frontier) -> None:
+        """Make the state tables that the last refresh missed, fold those that need it, remove those of no use."""
+        for node in wanted:
+            found = self.find(node)
+            if found is None or found.note.worth_keeping:
+                self._progress.tell(
+                    f"{self._table.table_name}: keeping the groups of an aggregate for the next refresh"
+                )
+                self._make(node, at)
+        for _, found in self.all():
+            if _fold_is_due(found):
+                self._fold(found)
+        used = {Path(self._path(node)) for node in self._aggregates()}
+        for folder in self._folder.iterdir() if self._folder.is_dir() else ():
+            if folder not in used:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _tell(self, text: str) -> None:
+        self._progress.tell(f"{self._table.table_name}: {text}")
+
+    def need_folding(self) -> bool:
+        return self._folder.is_dir() and any(_fold_is_due(found) for _, found in self.all())
+
+    def all(self) -> list[tuple[Aggregate, StateTable]]:
+        """The state tables there are, each with its aggregate."""
+        return [(node, found) for node in self._aggregates() if (found := self.find(node)) is not None]
+
+    def _aggregates(self) -> list[Aggregate]:
+        plan = self._table.query.plan
+        nodes = [node for node in walk(plan.root) if isinstance(node, Aggregate)] if plan is not None else []
+        return list({state_key(node): node for node in nodes}.values())
+
+    def _path(self, node: Aggregate) -> str:
+        return str(self._folder / state_key(node))
+
+    def _versions(self, node: Aggregate, at: Frontier) -> dict[str, str]:
+        sources = self._table.query.sources
+        paths = {sources[below.source].path for below in walk(node) if isinstance(below, Relation)}
+        return {source.path: f"{source.table_id}@{source.version}" for source in at.sources if source.path in paths}
+
+    def _live(self, node: Aggregate, found: StateTable, *, local: bool) -> DataFrame:
+        layout = _layout(node)
+        records = (found.note.live_rows or 0) + 2 * found.note.tombstones
+        if local and records <= stages_module.LOCAL_ROWS and committable(layout.columns):
+            rows = live_local(for_delta(self._logs.rows(found.path, found.version), layout.columns))
+            return self._spark.createDataFrame(rows, schema=schema_text(layout.columns)).coalesce(1)
+        contents = read_delta(self._spark, self._logs, found.path, found.version)
+        return live_rows(contents, tombstones=found.note.tombstones > 0)
+
+    def _append(
+        self, node: Aggregate, found: StateTable, groups: DataFrame | None, at: Frontier, stages: Stages
+    ) -> None:
+        layout, sequence = _layout(node), found.note.sequence + 1
+        plan, grouped = Plan(root=node, columns=()), Grouped(aggregate=node, finish=())
+        rows = None if groups is None else grouped_rule.replacements(groups, grouped, plan, layout, sequence)
+        moved = found.note.model_copy(update={"versions": self._versions(node, at), "sequence": sequence})
+        local = None if rows is None or not stages.small else stages.local(rows)
+        if committable(layout.columns) and (rows is None or local is not None):
+            weights = [] if local is None else local.column(WEIGHT).to_pylist()
+            note = _counted(moved, sum(w > 0 for w in weights), sum(w < 0 for w in weights))
+            self._logs.append(found.path, for_delta(local, layout.columns), _APP, sequence, _text(note))
+            return
+        if rows is None:
+            rows = self._spark.createDataFrame([], schema_text(layout.columns))
+        kept = stages.cache(rows)
+        counts = kept.selectExpr(f"count_if({WEIGHT} > 0)", f"count_if({WEIGHT} < 0)").first()
+        assert counts is not None
+        self._write(kept, found.path, _counted(moved, counts[0], counts[1]), "append")
+
+    def _make(self, node: Aggregate, at: Frontier) -> None:
+        versions = {source.path: self._logs.readable(source.path, source.version) for source in at.sources}
+        rows = evaluate(node.child, leaves_at(self._spark, self._logs, self._table.query, versions))
+        layout = _layout(node)
+        whole = grouped_rule.whole(rows, Grouped(aggregate=node, finish=()), Plan(root=node, columns=()), layout, 1)
+        path, note = self._path(node), StateNote(versions=self._versions(node, at), sequence=1)
+        self._write(whole.sortWithinPartitions(KEY), path, note, "overwrite")
+        groups, _ = self._logs.statistics(path)
+        sources = sum(self._logs.statistics(source_path)[0] for source_path in note.versions)
+        if groups * WORTH > sources:
+            nothing = self._spark.createDataFrame([], schema_text(layout.columns))
+            self._write(nothing, path, note.model_copy(update={"worth_keeping": False}), "overwrite")
+        self._logs.remove_old_files(path)
+
+    def _fold(self, found: StateTable) -> None:
+        live = live_rows(read_delta(self._spark, self._logs, found.path, found.version))
+        folded = found.note.model_copy(update={"tombstones": 0, "appends": 0, "sequence": found.note.sequence + 1})
+        few = (found.note.live_rows or 0) <= stages_module.LOCAL_ROWS
+        rows = live.coalesce(1) if few else live
+        self._write(rows.sortWithinPartitions(KEY), found.path, folded, "overwrite")
+        self._logs.remove_old_files(found.path)
+
+    def _write(self, rows: DataFrame, path: str, note: StateNote, mode: str) -> None:
+        writer = rows.write.format("delta").mode(mode).option("userMetadata", _text(note))
+        if mode == "overwrite":
+            writer = writer.option("overwriteSchema", "true")
+        writer.save(path)
+        self._logs.forget(path)
+
+
+_APP = "headrace-state"
+
+
+def _layout(node: Aggregate) -> Layout:
+    return grouped_layout(Grouped(aggregate=node, finish=()))
+
+
+def _fold_is_due(found: StateTable) -> bool:
+    return needs_fold(found.note.live_rows or 0, found.note.tombstones, found.note.appends) is not None
+
+
+def _counted(note: StateNote, added: int, removed: int) -> StateNote:
+    return note.model_copy(
+        update={
+            "live_rows": (note.live_rows or 0) + added - removed,
+            "tombstones": note.tombstones + removed,
+            "appends": note.appends + 1,
+        }
+    )
+
+
+def _text(note: StateNote) -> str:
+    return json.dumps({"headrace_state": note.model_dump()}, separators=(",", ":"))

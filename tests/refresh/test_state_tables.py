@@ -1,0 +1,125 @@
+"""State tables of aggregates inside a query: made, used, left behind, made again; they never decide what is right."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from headrace import Lake
+from headrace.ivm import stages
+from headrace.refresh import states
+
+QUERY = """
+    SELECT c.name, per.n, per.total, per.most FROM c JOIN
+      (SELECT customer, count(*) AS n, sum(price) AS total, max(price) AS most FROM o GROUP BY customer) per
+    ON per.customer <=> c.id WHERE per.total >= (SELECT avg(price) FROM o)
+    """
+
+
+@pytest.fixture
+def d(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    monkeypatch.setattr(stages, "STATE_ROWS", 0)
+    monkeypatch.setattr(states, "WORTH", 0)
+    lake.sql(
+        """
+        CREATE TABLE o AS SELECT id, nullif(id % 7, 6) AS customer, CAST(id AS decimal(10,2)) AS price FROM range(40);
+        CREATE TABLE c AS SELECT id, 'c' || id AS name FROM range(6) UNION ALL SELECT NULL, 'none'
+        """
+    )
+    lake.sql(f"CREATE DYNAMIC TABLE d AS {QUERY}")
+    return lake
+
+
+def refresh(lake: Lake) -> str:
+    result = lake.sql("REFRESH DYNAMIC TABLE d")
+    row = dict(zip(result.columns, result.rows[0], strict=True))
+    assert lake.sql("VERIFY DYNAMIC TABLE d").rows[0][1] == "EQUAL"
+    return str(row["refresh_mode"])
+
+
+def shown(lake: Lake) -> list[str]:
+    rows = lake.sql("EXPLAIN REFRESH DYNAMIC TABLE d").rows
+    return sorted(value for section, _, value in rows if section == "state" and value.startswith("state table"))
+
+
+def folder(lake: Lake) -> Path:
+    return Path(lake._context.require_dynamic(("d",)).storage_path) / "_state"
+
+
+def test_made_by_the_first_change_and_moved_on_by_the_next(d: Lake) -> None:
+    assert shown(d) == []
+    d.sql("INSERT INTO o VALUES (100, 3, 50.00)")
+    assert refresh(d) == "INCREMENTAL"
+    assert shown(d) == ["state table of 1 groups", "state table of 7 groups"]
+    for change in (
+        "INSERT INTO o VALUES (101, 9, 500.00), (102, NULL, 1.00)",
+        "DELETE FROM o WHERE customer = 2",
+        "UPDATE o SET customer = 2 WHERE price > 30",
+        "DELETE FROM o WHERE price >= 38",
+        "INSERT INTO c VALUES (9, 'nine')",
+        "UPDATE o SET id = id + 1",
+        "DELETE FROM o",
+        "INSERT INTO o VALUES (1, 1, 1.00)",
+    ):
+        d.sql(change)
+        assert refresh(d) == "INCREMENTAL", change
+        assert all("made again" not in value for value in shown(d)), change
+    assert shown(d) == ["state table of 1 groups", "state table of 1 groups"]
+
+
+def test_one_that_is_gone_or_behind_is_made_again(d: Lake) -> None:
+    d.sql("INSERT INTO o VALUES (100, 3, 50.00)")
+    refresh(d)
+    shutil.rmtree(folder(d))
+    d.sql("INSERT INTO o VALUES (101, 3, 50.00)")
+    assert refresh(d) == "INCREMENTAL"
+    assert len(shown(d)) == 2
+    d.sql("ALTER DYNAMIC TABLE d SET REFRESH_MODE = FULL; DELETE FROM o WHERE id < 20")
+    assert refresh(d) == "FULL"
+    assert all(value.endswith("made again") for value in shown(d))
+    d.sql("ALTER DYNAMIC TABLE d SET REFRESH_MODE = AUTO; DELETE FROM o WHERE id < 25")
+    assert refresh(d) == "INCREMENTAL"
+    assert all("made again" not in value for value in shown(d))
+
+
+def test_folded_by_the_policy(d: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    d.sql("INSERT INTO o VALUES (100, 3, 50.00)")
+    refresh(d)
+    monkeypatch.setattr("headrace.storage.maintenance.FOLD_AFTER_APPENDS", 2)
+    for number in range(3):
+        d.sql(f"INSERT INTO o VALUES ({101 + number}, {number}, 5.00)")
+        assert refresh(d) == "INCREMENTAL"
+    found = [state.note for _, state in states.StateTables(d.spark, d._context.logs, _table(d), d._progress).all()]
+    assert all(note.appends < 2 for note in found)
+    assert all(len(list(each.glob("*.parquet"))) <= 3 for each in folder(d).iterdir())
+
+
+def test_too_many_groups_are_not_kept(d: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "WORTH", 6)
+    d.sql("INSERT INTO o VALUES (100, 3, 50.00)")
+    assert refresh(d) == "INCREMENTAL"
+    assert shown(d) == ["state table of 1 groups"]
+    d.sql("INSERT INTO o VALUES (101, 3, 50.00)")
+    assert refresh(d) == "INCREMENTAL"
+    assert shown(d) == ["state table of 1 groups"]
+
+
+def test_dropped_with_its_table_and_with_its_query(d: Lake) -> None:
+    d.sql("INSERT INTO o VALUES (100, 3, 50.00)")
+    refresh(d)
+    before = {each.name for each in folder(d).iterdir()}
+    d.sql(f"CREATE OR REPLACE DYNAMIC TABLE d AS {QUERY.replace('count(*)', 'count(customer)')}")
+    d.sql("INSERT INTO o VALUES (101, 3, 50.00)")
+    assert refresh(d) == "INCREMENTAL"
+    after = {each.name for each in folder(d).iterdir()}
+    assert len(before & after) == 1, "the average is the same as before"
+    assert len(after) == 2
+    storage = folder(d).parent
+    d.sql("DROP DYNAMIC TABLE d")
+    assert not storage.exists()
+
+
+def _table(lake: Lake):  # type: ignore[no-untyped-def]
+    return lake._context.require_dynamic(("d",))

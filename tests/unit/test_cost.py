@@ -1,0 +1,75 @@
+"""The choice between applying changes and computing all rows, from made-up histories."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.refresh.cost import RETRY_AFTER, Estimate, Past, estimate
+from headrace.refresh.planner import Decision, weighed
+
+WHOLE = Past(incremental=False, seconds=10.0, changed_rows=None, source_rows=1_000_000, by_choice=False)
+CHOSEN = Past(incremental=False, seconds=10.0, changed_rows=500_000, source_rows=1_000_000, by_choice=True)
+INCREMENTAL = Decision("INCREMENTAL", None, (), ())
+
+
+def _past(changed_rows: int, seconds: float) -> Past:
+    return Past(True, seconds, changed_rows, 1_000_000, by_choice=False)
+
+
+@pytest.mark.parametrize(
+    ("past", "changed", "source_rows"),
+    [([], 10, 1_000_000), ([WHOLE], 10, 99_999), ([WHOLE], None, 1_000_000), ([_past(10, 1.0)], 10, 1_000_000)],
+    ids=["nothing known", "small sources", "unknown change", "never computed whole"],
+)
+def test_without_anything_to_go_by_there_is_no_estimate(
+    past: list[Past], changed: int | None, source_rows: int
+) -> None:
+    assert estimate(past, changed, source_rows) is None
+
+
+def test_a_full_refresh_is_scaled_by_the_size_of_the_sources() -> None:
+    found = estimate([WHOLE], 10, 2_000_000)
+    assert found is not None
+    assert found.full_seconds == 20.0
+
+
+@pytest.mark.parametrize(
+    ("past", "changed", "prefers_full"),
+    [
+        ([WHOLE], 1_000, False),
+        ([WHOLE], 900_000, True),
+        ([_past(90_000, 14.0), WHOLE], 100_000, True),
+        ([_past(90_000, 2.0), WHOLE], 300_000, False),
+        ([_past(100, 0.5), WHOLE], 5_000, False),
+        ([_past(500_000, 3.0), WHOLE], 50_000, False),
+    ],
+    ids=["few", "nearly all", "measured slow", "measured fast", "measured for fewer", "measured for more"],
+)
+def test_the_choice(past: list[Past], changed: int, prefers_full: bool) -> None:
+    found = estimate(past, changed, 1_000_000)
+    assert found is not None
+    assert found.prefers_full is prefers_full
+
+
+def test_after_many_full_refreshes_by_choice_the_other_way_is_measured_again() -> None:
+    often = [CHOSEN] * RETRY_AFTER
+    again = estimate([*often, _past(500_000, 99.0), WHOLE], 500_000, 1_000_000)
+    not_yet = estimate([*often[1:], _past(500_000, 99.0), WHOLE], 500_000, 1_000_000)
+    assert again is not None
+    assert not_yet is not None
+    assert (again.prefers_full, not_yet.prefers_full) == (False, True)
+
+
+def test_a_full_refresh_by_choice_says_why() -> None:
+    found = weighed(INCREMENTAL, Estimate(12.0, 3.0, 500_000, 1_000_000), readers=list)
+    assert (found.mode, found.full_by_choice) == ("FULL", True)
+    assert found.reason == (
+        "500,000 changed of 1,000,000 source rows: estimated 12.0 s incrementally, 3.0 s for all rows."
+    )
+
+
+def test_a_table_that_others_read_stays_incremental() -> None:
+    found = weighed(INCREMENTAL, Estimate(12.0, 3.0, 500_000, 1_000_000), readers=lambda: ["main.public.report"])
+    assert found.mode == "INCREMENTAL"
+    assert found.reason is not None
+    assert found.reason.endswith("Incremental all the same, because main.public.report reads the changes.")
