@@ -92,7 +92,9 @@ def test_folded_by_the_policy(d: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
         d.sql(f"INSERT INTO o VALUES ({101 + number}, {number}, 5.00)")
         assert refresh(d) == "INCREMENTAL"
     found = [state.note for _, state in states.StateTables(d.spark, d._context.logs, _table(d), d._progress).all()]
+    assert len(found) == 2
     assert all(note.appends < 2 for note in found)
+    assert all("made again" not in value for value in shown(d))
     assert all(len(list(each.glob("*.parquet"))) <= 3 for each in folder(d).iterdir())
 
 

@@ -112,6 +112,8 @@ class Profile(Frozen):
     """What a refresh took and what it worked on."""
 
     sequence: int | None = None
+    generation: int | None = None
+    """That of the table's query."""
     recovered: bool = False
     """Its commit was found in the table after a crash; nothing else is known about it."""
     seconds: float | None = None

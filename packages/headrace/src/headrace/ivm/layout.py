@@ -147,6 +147,11 @@ def grouped_layout(grouped: Grouped, public: tuple[Column, ...] = ()) -> Layout:
     return Layout(kind="grouped", public=public, hidden=tuple(hidden))
 
 
+def folds_exactly(grouped: Grouped) -> bool:
+    """Whether the values of folded groups are those that a computation from all rows gives."""
+    return all(state.exact for state in grouped.states)
+
+
 def group_values(states: DataFrame, grouped: Grouped) -> DataFrame:
     """The output of an aggregate from the states of its groups."""
     there = states if grouped.is_global else states.where(f"{COUNT} > 0")

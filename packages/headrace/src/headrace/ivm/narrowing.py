@@ -29,6 +29,9 @@ _GAP = 0.02
 """A gap of this share of the whole span is worth a cut."""
 _FIRST_YEAR = 1900
 """Dates long ago have other calendars on their way from Python to the JVM."""
+_EPOCH = datetime.date(1970, 1, 1)
+_FIRST_DAY = (datetime.date(_FIRST_YEAR, 1, 1) - _EPOCH).days
+_LAST_DAY = (datetime.date.max - _EPOCH).days
 
 
 def one_of(text: str, values: pa.ChunkedArray) -> SparkColumn | None:
@@ -57,17 +60,20 @@ def in_range(text: str, values: pa.ChunkedArray) -> SparkColumn | None:
 def _few(text: str, present: pa.Array) -> SparkColumn | None:
     if len(present) > PUSHED_KEYS:
         return None
-    literals = [_literal(value) for value in present.to_pylist()]
+    try:
+        literals = [_literal(value) for value in present.to_pylist()]
+    except (OverflowError, ValueError):  # a date or timestamp that Python has no value for
+        return None
     # As text: made one by one, Spark's literals would cost a millisecond each.
     return F.expr(f"({text}) IN ({', '.join(literals)})") if all(literals) else None
 
 
 def _within(key: SparkColumn, present: pa.Array) -> SparkColumn | None:
     if pa.types.is_date32(present.type):
-        days = ranges([value.toordinal() for value in present.to_pylist()])
-        if datetime.date.fromordinal(days[0][0]).year < _FIRST_YEAR:
+        days = ranges(present.cast(pa.int32()).to_pylist())
+        if days[0][0] < _FIRST_DAY or days[-1][1] > _LAST_DAY:
             return None
-        spans = [(datetime.date.fromordinal(low), datetime.date.fromordinal(high)) for low, high in days]
+        spans = [(_EPOCH + datetime.timedelta(low), _EPOCH + datetime.timedelta(high)) for low, high in days]
         return reduce(or_, (key.between(low, high) for low, high in spans))
     if not pa.types.is_integer(present.type):
         return None
@@ -95,7 +101,7 @@ def _literal(value: object) -> str:
     if isinstance(value, bool | int):
         return str(value)
     if isinstance(value, str):
-        return quote_text(value)
+        return "" if "${" in value else quote_text(value)  # Spark puts a setting's value there
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime) and value.year >= _FIRST_YEAR:
         return f"DATE'{value.isoformat()}'"
     return ""

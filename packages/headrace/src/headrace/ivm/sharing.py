@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from headrace.plan.nodes import Node, Relation, walk
+from headrace.plan.nodes import Node, Relation, Values, walk
+from headrace.plan.pruning import own_texts
 
 _WORD = re.compile(r"\w+")
 _LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'")
@@ -17,7 +18,9 @@ def canonical(node: Node) -> str | None:
     columns = [column for below in nodes for column in below.output]
     names = {column.name for column in columns}
     text = node.model_dump_json()
-    others = [*_LITERAL.findall(text), *(column.type for column in columns)]
+    texts = [each for below in nodes for each in ([below.query] if isinstance(below, Values) else own_texts(below))]
+    others = [literal for each in texts for literal in _LITERAL.findall(each)]
+    others += [column.type for column in columns]
     others += [own for below in nodes if isinstance(below, Relation) for own, _ in below.columns]
     if any(word in names for other in others for word in _WORD.findall(other)):
         return None

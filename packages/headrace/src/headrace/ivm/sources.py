@@ -65,7 +65,7 @@ def relation_changes(spark: SparkSession, logs: DeltaLogs, relation: Relation, s
     """The source's changes under the relation's column names; None when it did not change."""
     if not source.changed or source.old is None:
         return None
-    terms = _feed(spark, logs, source)
+    terms, only_added = _feed(spark, logs, source)
     if source.is_dynamic:
         # A dynamic table's storage is itself a changelog: a row's own weight counts, and a tombstone that is
         # removed (by a full refresh) gives its row back.
@@ -73,11 +73,11 @@ def relation_changes(spark: SparkSession, logs: DeltaLogs, relation: Relation, s
         terms = [(rows.where(VISIBLE) if VISIBLE in rows.columns else rows, sign) for rows, sign in terms]
     columns = [F.col(quote(own)).alias(column.name) for own, column in relation.columns]
     found = [rows.select(*columns, sign.alias(WEIGHT)) for rows, sign in terms]
-    return Changes(reduce(DataFrame.union, found), source.insert_only)
+    return Changes(reduce(DataFrame.union, found), source.insert_only and only_added)
 
 
-def _feed(spark: SparkSession, logs: DeltaLogs, source: SourceRange) -> list[tuple[DataFrame, Column]]:
-    """The change feed as rows, each with its sign.
+def _feed(spark: SparkSession, logs: DeltaLogs, source: SourceRange) -> tuple[list[tuple[DataFrame, Column]], bool]:
+    """The change feed as rows, each with its sign, and whether no file of it says otherwise than that rows came.
 
     Delta's own reader looks at the table's state for every read; where the log's file lists are all there is to it,
     naming the files is the same read at a fraction of the time (docs/adr/0010)."""
@@ -92,8 +92,9 @@ def _feed(spark: SparkSession, logs: DeltaLogs, source: SourceRange) -> list[tup
             .option("endingVersion", source.new)
             .load(source.path)
         )
-        return [(feed, sign)]
+        return [(feed, sign)], True
     schema = StructType.fromJson(json.loads(plain.schema))
     with_type = StructType([*schema.fields, StructField("_change_type", StringType())])
     kinds = ((plain.added, schema, F.lit(1)), (plain.removed, schema, F.lit(-1)), (plain.changed, with_type, sign))
-    return [(spark.read.schema(kind).parquet(*files), weight) for files, kind, weight in kinds if files]
+    terms = [(spark.read.schema(kind).parquet(*files), weight) for files, kind, weight in kinds if files]
+    return terms, not plain.removed

@@ -18,13 +18,14 @@ from pyspark.sql import functions as F
 from headrace import optimisations
 from headrace.ivm.changeset import WEIGHT, Changes
 from headrace.ivm.evaluate import Leaf, evaluate, values
-from headrace.ivm.layout import Grouped, group_values, grouped_layout
+from headrace.ivm.layout import Grouped, folds_exactly, group_values, grouped_layout
 from headrace.ivm.narrowing import one_of
 from headrace.ivm.sharing import canonical
 from headrace.ivm.sources import SourceRange, read_version, relation_changes, relation_rows
 from headrace.names import quote
 from headrace.plan.dates import depends_on_date, own_texts_at, plan_at
 from headrace.plan.nodes import Aggregate, Filter, Node, Project, Relation, Values, walk
+from headrace.plan.types import storable
 from headrace.storage.delta import DeltaLogs
 
 LOCAL_ROWS = 20_000
@@ -76,6 +77,8 @@ class Stages:
         self._relations = [node for node in walk(root) if isinstance(node, Relation)]
         self._read_changes: dict[int, Changes | None] = {}
         self._computed: dict[str, tuple[Node, Changes | None]] = {}
+        self._dated: list[Node] = []
+        """Nodes whose current_date was put in: tomorrow they are others."""
         inner = [canonical(node) for node in walk(root) if not isinstance(node, Relation | Values | Project | Filter)]
         self._repeated = {key for key, times in Counter(inner).items() if key is not None and times > 1}
         """The parts of the plan that occur more than once."""
@@ -139,7 +142,10 @@ class Stages:
         return self._kept(node) if self._may_be_kept(node) else None
 
     def _may_be_kept(self, node: Aggregate) -> bool:
-        return self.uses(optimisations.STATE_TABLES) and not depends_on_date(node)
+        if not self.uses(optimisations.STATE_TABLES) or depends_on_date(node) or any(node is n for n in self._dated):
+            return False
+        grouped = Grouped(aggregate=node, finish=())
+        return folds_exactly(grouped) and all(storable(column.type) for column in grouped_layout(grouped).hidden)
 
     def changes(self, node: Node) -> Changes | None:
         """The node's changeset; None when nothing below it changed, and Spark then never hears of it."""
@@ -155,6 +161,8 @@ class Stages:
         else:
             # Filter and project look at both days themselves.
             today = node if isinstance(node, Filter | Project) else own_texts_at(node, self.new_date)
+            if today is not node:
+                self._dated.append(today)
             found = self._rules[type(node)](self, today)
         return found
 

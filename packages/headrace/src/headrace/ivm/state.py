@@ -138,7 +138,8 @@ def _average(call: AggregateCall, name: str) -> CallState:
         finish=f"CASE WHEN {filled} = 0 THEN CAST(NULL AS {call.type}) ELSE {finish} END",
         extra_delta=((f"{name}_removed", _removals(call)),) if floating else (),
         unsafe=f"d_{name}_removed > 0" if floating else None,
-        exact=not floating,
+        # Spark adds whole numbers up as doubles here, and rounds where we do not.
+        exact=not floating and call.argument_type not in _INTEGRAL,
         description="sum and count kept" + ("; the group is computed anew after a removal" if floating else ""),
     )
 

@@ -62,8 +62,8 @@ class Estimate:
         )
 
 
-def past_of(records: Sequence[RefreshRecord]) -> list[Past]:
-    """What a table's history tells, newest first."""
+def past_of(records: Sequence[RefreshRecord], generation: int) -> list[Past]:
+    """What a table's history tells about its present query, newest first."""
     return [
         Past(
             incremental=record.refresh_mode == "INCREMENTAL",
@@ -73,7 +73,10 @@ def past_of(records: Sequence[RefreshRecord]) -> list[Past]:
             by_choice=record.profile.full_by_choice,
         )
         for record in records
-        if record.state == "SUCCEED" and record.profile.seconds is not None and record.profile.source_rows
+        if record.state == "SUCCEED"
+        and record.profile.seconds is not None
+        and record.profile.source_rows
+        and record.profile.generation == generation
     ]
 
 

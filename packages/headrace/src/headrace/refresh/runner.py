@@ -116,7 +116,7 @@ class Runner:
 
     def _weighed(self, table: DynamicTable, decision: Decision, facts: tuple[SourceFacts, ...]) -> Decision:
         inputs = inputs_of(self._logs, facts, decision.ranges)
-        past = past_of(self._store.history(REMEMBERED, table.id))
+        past = past_of(self._store.history(REMEMBERED, table.id), table.generation)
         found = estimate(past, total([each.changed_rows for each in inputs]), sum(each.rows for each in inputs))
         return decision if found is None else weighed(decision, found, lambda: self._readers(table))
 
@@ -283,6 +283,7 @@ class Runner:
         guess = decision.estimate
         profile = Profile(
             sequence=sequence,
+            generation=table.generation,
             seconds=round(time.monotonic() - began, 3),
             commits=1,
             change_rows=total([each.changed_rows for each in inputs]),
@@ -479,7 +480,7 @@ class Runner:
                 note = read_stored(self._logs, table).note
                 if note is not None:
                     states.tend(wanted, note.frontier)
-            except (PySparkException, Py4JJavaError, DeltaError) as error:
+            except (PySparkException, Py4JJavaError, DeltaError, OSError) as error:
                 # The refresh itself is done and right; the next one tries again.
                 reason = f"not tidied: {short_message(error)}"
                 self._progress.tell(f"{table.table_name}: {reason}")

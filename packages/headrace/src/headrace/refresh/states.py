@@ -11,18 +11,22 @@ state table that nobody uses.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
+from pyarrow.lib import ArrowException
 from pydantic import ValidationError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.catalog.records import DynamicTable, Frontier
+from headrace.errors import HeadraceError
 from headrace.ivm import stages as stages_module
 from headrace.ivm.evaluate import evaluate
 from headrace.ivm.layout import KEY, WEIGHT, Grouped, Layout, grouped_layout, live_local, live_rows, schema_text
@@ -41,7 +45,8 @@ from headrace.storage.maintenance import needs_fold
 FOLDER = "_state"
 WORTH = 5
 """A state table is worth having when it has so many times fewer groups than its sources have rows."""
-_FAILURES = (PySparkException, Py4JJavaError, DeltaError, OSError)
+_HARMLESS = ("VACUUM START", "VACUUM END", "OPTIMIZE")
+_FAILURES = (PySparkException, Py4JJavaError, DeltaError, OSError, ValueError, ArrowException, HeadraceError)
 
 
 class StateNote(Frozen):
@@ -85,23 +90,32 @@ class StateTables:
             if key not in seen:
                 found = self.find(node)
                 usable = found is not None and found.note.worth_keeping and self.is_at(node, found, at)
-                seen[key] = self._live(node, found, local=LOCAL_ROWS not in off) if found and usable else None
+                try:
+                    seen[key] = self._live(node, found, local=LOCAL_ROWS not in off) if found and usable else None
+                except _FAILURES as error:
+                    self._tell(f"a state table cannot be read: {short_message(error)}")
+                    seen[key] = None
             return seen[key]
 
         return find
 
     def find(self, node: Aggregate) -> StateTable | None:
         path = self._path(node)
-        if not Path(path).is_dir() or not self._logs.exists(path):
-            return None
-        newest = self._logs.recent(path)[0]
         try:
-            note = StateNote.model_validate(json.loads(newest.user_metadata or "")["headrace_state"])
+            if not Path(path).is_dir() or not self._logs.exists(path):
+                return None
+            commits = self._logs.recent(path)
+        except _FAILURES as error:
+            self._tell(f"a state table cannot be read: {short_message(error)}")
+            return None
+        last = next((commit for commit in commits if commit.operation not in _HARMLESS), None)
+        try:
+            note = StateNote.model_validate(json.loads((last and last.user_metadata) or "")["headrace_state"])
         except (ValueError, KeyError, TypeError, ValidationError):
             return None
-        if note.live_rows is None:
-            note = note.model_copy(update={"live_rows": newest.rows})
-        return StateTable(path, note, newest.version)
+        if note.live_rows is None and last is not None:
+            note = note.model_copy(update={"live_rows": last.rows})
+        return StateTable(path, note, commits[0].version)
 
     def is_at(self, node: Aggregate, found: StateTable, frontier: Frontier) -> bool:
         return found.note.versions == self._versions(node, frontier)
@@ -150,8 +164,19 @@ class StateTables:
         nodes = [node for node in walk(plan.root) if isinstance(node, Aggregate)] if plan is not None else []
         return list({state_key(node): node for node in nodes}.values())
 
+    def _or_none(self, node: Aggregate, work: Callable[[], None]) -> None:
+        """Do it, or have no state table for this aggregate."""
+        try:
+            work()
+        except _FAILURES as error:
+            self._tell(f"the groups of an aggregate are not kept: {short_message(error)}")
+            self._logs.forget(self._path(node))
+            shutil.rmtree(self._path(node), ignore_errors=True)
+
     def _path(self, node: Aggregate) -> str:
-        return str(self._folder / state_key(node))
+        """Named after the aggregate and the tables it reads."""
+        sources = [self._table.query.sources[n.source].path for n in walk(node) if isinstance(n, Relation)]
+        return str(self._folder / hashlib.sha256("\n".join((state_key(node), *sources)).encode()).hexdigest()[:16])
 
     def _versions(self, node: Aggregate, at: Frontier) -> dict[str, str]:
         sources = self._table.query.sources
@@ -192,6 +217,9 @@ class StateTables:
         rows = evaluate(node.child, leaves_at(self._spark, self._logs, self._table.query, versions))
         layout = _layout(node)
         whole = grouped_rule.whole(rows, Grouped(aggregate=node, finish=()), Plan(root=node, columns=()), layout, 1)
+        if self.find(node) is None:
+            self._logs.forget(self._path(node))
+            shutil.rmtree(self._path(node), ignore_errors=True)
         path, note = self._path(node), StateNote(versions=self._versions(node, at), sequence=1)
         self._write(whole.sortWithinPartitions(KEY), path, note, "overwrite")
         groups, _ = self._logs.statistics(path)

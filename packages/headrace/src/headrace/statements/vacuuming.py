@@ -36,7 +36,9 @@ def vacuum(context: Context, statement: sql.Vacuum) -> Result:
         context.progress.tell(f"{name}: files of the last {hours} hours are kept, because {held_by} needs them.")
     kind = f" {statement.kind}" if statement.kind else ""
     dry_run = " DRY RUN" if statement.dry_run else ""
-    found = context.spark.sql(f"VACUUM delta.{quote(path)}{kind} RETAIN {hours} HOURS{dry_run}")
+    # Unsaid, it is the table's own retention, in whatever form that is written.
+    retain = f" RETAIN {hours} HOURS" if statement.retain_hours is not None or held_by is not None else ""
+    found = context.spark.sql(f"VACUUM delta.{quote(path)}{kind}{retain}{dry_run}")
     if statement.dry_run:
         return from_frame(found, context.settings.timezone)
     return from_rows(_VACUUM, [(path, hours, held_by)])

@@ -222,10 +222,12 @@ class DeltaLogs:
         added, removed, changed = [], [], []
         for version in range(after + 1, upto + 1):
             try:
-                text = (Path(path) / "_delta_log" / f"{version:020d}.json").read_text()
-            except OSError:
+                text = (Path(path) / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8")
+                actions = [json.loads(line) for line in text.split("\n") if line.strip()]
+            except (OSError, ValueError):
                 return None
-            actions = [json.loads(line) for line in text.splitlines() if line.strip()]
+            if any("commitInfo" in action and _merged_nothing(action["commitInfo"]) for action in actions):
+                continue
             if any("metaData" in action or "protocol" in action for action in actions) and version > 0:
                 return None
             files = [body for action in actions for kind, body in action.items() if kind in ("add", "remove")]
@@ -349,11 +351,20 @@ def _kind(operation: str, parameters: dict[str, Any], metrics: dict[str, Any]) -
         return "append"
     if operation in _QUIET_OPERATIONS and operation not in _REPLACING:
         return "none"
+    if operation == "MERGE" and _merged_nothing({"operation": operation, "operationMetrics": metrics}):
+        return "none"
     if operation == "MERGE":
         touched = [metrics.get("numTargetRowsUpdated"), metrics.get("numTargetRowsDeleted")]
         if all(value is not None and int(value) == 0 for value in touched):
             return "append"
     return "mixed"
+
+
+def _merged_nothing(commit: dict[str, Any]) -> bool:
+    """Whether a commit is a MERGE that only wrote rows anew as they were: Delta's change feed leaves it out, too."""
+    metrics = commit.get("operationMetrics") or {}
+    counts = [metrics.get(f"numTargetRows{what}") for what in ("Inserted", "Updated", "Deleted")]
+    return commit.get("operation") == "MERGE" and all(count is not None and int(count) == 0 for count in counts)
 
 
 def _rows(metrics: dict[str, Any]) -> int | None:

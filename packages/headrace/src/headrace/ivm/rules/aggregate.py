@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from headrace.ivm.changeset import WEIGHT, Changes, net, weighted
 from headrace.ivm.evaluate import aggregate
 from headrace.ivm.groups import affected, folded_or_anew, state_columns, whole_states
-from headrace.ivm.layout import COUNT, Grouped, grouped_layout
+from headrace.ivm.layout import COUNT, Grouped, folds_exactly, grouped_layout
 from headrace.ivm.rules.grouped import beside_stored
 from headrace.ivm.stages import Stages, names_of, state_key
 from headrace.names import quote
@@ -30,7 +30,7 @@ from headrace.plan.nodes import Aggregate
 
 def changes(stages: Stages, node: Aggregate) -> Changes | None:
     grouped = Grouped(aggregate=node, finish=())
-    foldable = all(state.exact for state in grouped.states) and stages.uses(FOLDED_STATES)
+    foldable = folds_exactly(grouped) and stages.uses(FOLDED_STATES)
     stored = stages.state_table(node) if foldable else None
     below = stages.materialized(node.child)
     if below is None:
@@ -83,6 +83,8 @@ def _pairs(groups: DataFrame, node: Aggregate, grouped: Grouped) -> DataFrame:
     new = _values(grouped, "", [state.finish for state in grouped.states])
     # Without keys there is one group, also when it has no rows.
     was, stays = ("true", "true") if grouped.is_global else (f"o_{COUNT} > 0", f"{COUNT} > 0")
+    doubt = f"raise_error('a group would have ' || {COUNT} || ' rows: its kept state is not as it should be')"
+    stays = f"CASE WHEN {COUNT} < 0 THEN {doubt} ELSE {stays} END"
     pair = (
         f"inline(filter(array(CASE WHEN {was} THEN struct({old}, -1 AS {WEIGHT}) END, "
         f"CASE WHEN {stays} THEN struct({new}, 1 AS {WEIGHT}) END), "

@@ -22,6 +22,9 @@ from headrace.plan.dates import own_texts_at
 from headrace.plan.nodes import InnerJoin, Node, Project
 from headrace.plan.pruning import names_in
 
+_SURELY_FEW = 10_000_000
+"""What a small changeset can match in an input of up to so many rows fits in memory."""
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -90,6 +93,7 @@ def _term(stages: Stages, inputs: Inputs, place: int, found: Changes) -> DataFra
     start = inputs.names[place]
     reached, rows = set(start), found.rows
     pending = list(inputs.conditions)
+    passed = 0
     remaining = {number for number in range(len(inputs.nodes)) if number != place}
     while remaining:
         nearest = min(remaining, key=lambda n: (not inputs.pairs(reached, inputs.names[n]), n))
@@ -98,9 +102,10 @@ def _term(stages: Stages, inputs: Inputs, place: int, found: Changes) -> DataFra
         keys = inputs.pairs(start, inputs.names[nearest])
         side = stages.old(node) if nearest < place else stages.new(node)
         side = stages.narrowed(side, [theirs for _, theirs in keys], found, [ours for ours, _ in keys])
-        if stages.small and reached != start and stages.is_big(node):
+        if stages.small and reached != start and stages.is_big(node) and passed <= _SURELY_FEW:
             # Spark would take the product of what was joined so far for large, and sort the big side.
             rows = F.broadcast(rows)
+        passed = max(passed, stages.size(node))
         reached |= inputs.names[nearest]
         now = [condition for condition in pending if inputs.columns_in(condition.text) <= reached]
         pending = [condition for condition in pending if condition not in now]
