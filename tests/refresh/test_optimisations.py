@@ -19,14 +19,11 @@ QUERIES = {
     "grouped": """SELECT c.name, count(*) AS n, sum(o.price) AS total, min(o.price) AS least FROM o JOIN c
         ON o.customer = c.id WHERE EXISTS (SELECT 1 FROM o other WHERE other.customer = o.customer AND other.id <> o.id)
         GROUP BY c.name""",
-    "alone": "SELECT name FROM c WHERE NOT EXISTS (SELECT 1 FROM o WHERE o.customer = c.id)",
 }
 CHANGES = """
-    INSERT INTO o SELECT id + 100 * {round}, customer, price + {round} FROM o WHERE id % 3 = 0 AND id < 100;
-    UPDATE o SET customer = customer + 1, price = price * 2 WHERE id % 7 = {round};
+    INSERT INTO o SELECT id + 100 * {round}, customer + 1, price + {round} FROM o WHERE id % 3 = 0 AND id < 100;
     DELETE FROM o WHERE id % 11 = {round} OR customer = 3 + {round};
-    INSERT INTO c VALUES (20 + {round}, 'new'), (NULL, NULL);
-    DELETE FROM c WHERE id = 2 * {round}
+    INSERT INTO c VALUES (20 + {round}, 'new'), (NULL, NULL), (3 + {round}, 'twice')
     """
 
 
@@ -55,7 +52,7 @@ def test_results_do_not_depend_on_optimisations(lake: Lake, monkeypatch: pytest.
     )
     for name, query in QUERIES.items():
         lake.sql(f"CREATE DYNAMIC TABLE {name} AS {query}")
-    settings = [frozenset({name}) for name in OPTIMISATIONS] + [frozenset(OPTIMISATIONS), frozenset()]
+    settings = [frozenset({name}) for name in OPTIMISATIONS] + [frozenset(OPTIMISATIONS)]
     for number, off in enumerate(settings):
         lake.sql(CHANGES.format(round=number))
         _switch_off(lake, off)

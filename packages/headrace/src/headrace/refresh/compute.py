@@ -74,8 +74,11 @@ def _live(
     assert stored.note is not None
     records = (stored.note.live_rows or 0) + 2 * stored.note.tombstones
     if local and records <= stages_module.LOCAL_ROWS and committable(layout.columns):
-        rows = live_local(for_delta(logs.rows(table.storage_path, stored.version), layout.columns))
-        return spark.createDataFrame(rows, schema=schema_text(layout.columns)).coalesce(1)
+        try:
+            rows = live_local(for_delta(logs.rows(table.storage_path, stored.version), layout.columns))
+            return spark.createDataFrame(rows, schema=schema_text(layout.columns)).coalesce(1)
+        except (ValueError, OverflowError):
+            pass  # A date beyond the year 9999 in a file's statistics: Python has none. Spark reads it.
     contents = read_delta(spark, logs, table.storage_path, stored.version)
     return live_rows(contents, tombstones=stored.note.tombstones > 0)
 
