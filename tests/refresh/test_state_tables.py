@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Lake
+from headrace.catalog.records import DynamicTable
 from headrace.ivm import stages
 from headrace.refresh import states
 
@@ -123,5 +124,5 @@ def test_dropped_with_its_table_and_with_its_query(d: Lake) -> None:
     assert not storage.exists()
 
 
-def _table(lake: Lake):  # type: ignore[no-untyped-def]
+def _table(lake: Lake) -> DynamicTable:
     return lake._context.require_dynamic(("d",))

@@ -53,7 +53,14 @@ def changes_of(
     if plan is None or stored.note is None:
         raise Bug("An incremental refresh needs a plan and a frontier.")
     layout = layout_of(table.query)
-    live = _live(spark, logs, table, layout, stored, local=stages.uses(LOCAL_ROWS))
+    live = live_table(
+        spark,
+        logs,
+        (table.storage_path, stored.version),
+        layout,
+        (stored.note.live_rows or 0, stored.note.tombstones),
+        local=stages.uses(LOCAL_ROWS),
+    )
     root = grouped_root(plan)
     if root is not None:
         found = grouped.refresh(stages, root, plan, layout, live, sequence)
@@ -66,21 +73,25 @@ def changes_of(
     return Computed(result.rows, "APPEND" if result.appends_only else "REPLACE_ROWS", result.removals)
 
 
-def _live(
-    spark: SparkSession, logs: DeltaLogs, table: DynamicTable, layout: Layout, stored: Stored, *, local: bool
+def live_table(
+    spark: SparkSession,
+    logs: DeltaLogs,
+    at: tuple[str, int],
+    layout: Layout,
+    counts: tuple[int, int],
+    *,
+    local: bool,
 ) -> DataFrame:
-    """The table's live rows; those of a small table as local rows, which saves Spark a scan, an anti-join and their
-    jobs."""
-    assert stored.note is not None
-    records = (stored.note.live_rows or 0) + 2 * stored.note.tombstones
-    if local and records <= stages_module.LOCAL_ROWS and committable(layout.columns):
+    """The live rows of a storage table, `at` a path and version, with so many live rows and tombstones; those of a
+    small one as local rows, which saves Spark a scan, an anti-join and their jobs."""
+    live, tombstones = counts
+    if local and live + 2 * tombstones <= stages_module.LOCAL_ROWS and committable(layout.columns):
         try:
-            rows = live_local(for_delta(logs.rows(table.storage_path, stored.version), layout.columns))
+            rows = live_local(for_delta(logs.rows(*at), layout.columns))
             return spark.createDataFrame(rows, schema=schema_text(layout.columns)).coalesce(1)
         except (ValueError, OverflowError):
             pass  # A date beyond the year 9999 in a file's statistics: Python has none. Spark reads it.
-    contents = read_delta(spark, logs, table.storage_path, stored.version)
-    return live_rows(contents, tombstones=stored.note.tombstones > 0)
+    return live_rows(read_delta(spark, logs, *at), tombstones=tombstones > 0)
 
 
 def stages_of(

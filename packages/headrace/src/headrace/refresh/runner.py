@@ -31,7 +31,7 @@ from headrace.catalog.records import (
 )
 from headrace.catalog.store import Store
 from headrace.errors import HeadraceError, NotFound, RefreshFailed, UserError
-from headrace.ivm.layout import VISIBLE, WEIGHT, layout_of, schema_text
+from headrace.ivm.layout import VISIBLE, layout_of, schema_text
 from headrace.ivm.sources import SourceRange
 from headrace.ivm.stages import Stages, Uncertain
 from headrace.names import TableName
@@ -41,6 +41,7 @@ from headrace.plan.query import Query
 from headrace.progress import Progress
 from headrace.refresh import compute
 from headrace.refresh.cost import REMEMBERED, estimate, past_of
+from headrace.refresh.counts import Counts, counted_note
 from headrace.refresh.fold import clustered, fold, fold_is_due, partition_columns
 from headrace.refresh.frontier import Candidate, Choice, Offer, choose
 from headrace.refresh.lease import held_lease
@@ -391,11 +392,11 @@ class Runner:
         local = stages.local(found.rows) if stages.small and self._commits_itself(table) else None
         failpoints.reach("after-compute")
         if local is not None:
-            counted = _counted(empty, Counts.of_arrow(local), found)
+            counted = counted_note(empty, Counts.of_arrow(local), found)
             self._append_local(table, local, counted)
             return counted
         rows = stages.cache(found.rows)
-        counted = _counted(empty, Counts.of_frame(rows), found)
+        counted = counted_note(empty, Counts.of_frame(rows), found)
         self._progress.tell(f"{table.table_name}: writing {counted.rows_inserted} rows")
         failpoints.watch_for_file("mid-write", table.storage_path)
         self._write(rows, table, counted, "append")
@@ -486,58 +487,6 @@ class Runner:
                 self._progress.tell(f"{table.table_name}: {reason}")
             self._store.release_lease(table.id, fencing)
         return reason
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Storage rows to append: all of them, and those that the public can see."""
-
-    added: int
-    removed: int
-    visible_added: int
-    visible_removed: int
-
-    @staticmethod
-    def of_arrow(rows: pa.Table) -> Counts:
-        weights = rows.column(WEIGHT).to_pylist()
-        seen = rows.column(VISIBLE).to_pylist() if VISIBLE in rows.column_names else [True] * len(weights)
-        return Counts(
-            sum(1 for w in weights if w > 0),
-            sum(1 for w in weights if w < 0),
-            sum(1 for w, v in zip(weights, seen, strict=True) if w > 0 and v),
-            sum(1 for w, v in zip(weights, seen, strict=True) if w < 0 and v),
-        )
-
-    @staticmethod
-    def of_frame(rows: DataFrame) -> Counts:
-        seen = VISIBLE if VISIBLE in rows.columns else "true"
-        found = rows.selectExpr(
-            f"count_if({WEIGHT} > 0)",
-            f"count_if({WEIGHT} < 0)",
-            f"count_if({WEIGHT} > 0 AND {seen})",
-            f"count_if({WEIGHT} < 0 AND {seen})",
-        ).first()
-        assert found is not None
-        return Counts(*found)
-
-
-def _counted(note: CommitNote, counts: Counts, found: compute.Computed) -> CommitNote:
-    """The note with its numbers, after checking that every row that must go was found."""
-    if found.removals is not None and counts.removed != found.removals:
-        raise Uncertain(
-            f"{found.removals} rows had to be removed and {counts.removed} were found: the stored rows are not as "
-            "they should be."
-        )
-    return replace(
-        note,
-        rows_inserted=counts.visible_added,
-        rows_deleted=counts.visible_removed,
-        live_rows=(note.live_rows or 0) + counts.added - counts.removed,
-        visible_rows=(note.visible_rows or 0) + counts.visible_added - counts.visible_removed,
-        tombstones=note.tombstones + counts.removed,
-        appends_since_fold=note.appends_since_fold + 1,
-        technique=found.technique,
-    )
 
 
 def columns_read(query: Query, index: int) -> tuple[str, ...] | None:

@@ -16,6 +16,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from deltalake.exceptions import DeltaError
@@ -29,14 +30,14 @@ from headrace.catalog.records import DynamicTable, Frontier
 from headrace.errors import HeadraceError
 from headrace.ivm import stages as stages_module
 from headrace.ivm.evaluate import evaluate
-from headrace.ivm.layout import KEY, WEIGHT, Grouped, Layout, grouped_layout, live_local, live_rows, schema_text
+from headrace.ivm.layout import KEY, WEIGHT, Grouped, Layout, grouped_layout, live_rows, schema_text
 from headrace.ivm.rules import grouped as grouped_rule
 from headrace.ivm.sources import read_delta
 from headrace.ivm.stages import Stages, state_key
 from headrace.optimisations import LOCAL_ROWS
 from headrace.plan.nodes import Aggregate, Frozen, Plan, Relation, walk
 from headrace.progress import Progress
-from headrace.refresh.compute import leaves_at
+from headrace.refresh.compute import leaves_at, live_table
 from headrace.storage.arrow import committable, for_delta
 from headrace.storage.delta import DeltaLogs
 from headrace.storage.errors import short_message
@@ -46,6 +47,7 @@ FOLDER = "_state"
 WORTH = 5
 """A state table is worth having when it has so many times fewer groups than its sources have rows."""
 _HARMLESS = ("VACUUM START", "VACUUM END", "OPTIMIZE")
+_APP = "headrace-state"
 _FAILURES = (PySparkException, Py4JJavaError, DeltaError, OSError, ValueError, ArrowException, HeadraceError)
 
 
@@ -128,22 +130,18 @@ class StateTables:
                 try:
                     self._append(node, found, groups, at, stages)
                 except _FAILURES as error:
-                    self._progress.tell(
-                        f"{self._table.table_name}: a state table did not move on: {short_message(error)}"
-                    )
+                    self._tell(f"a state table did not move on: {short_message(error)}")
 
     def tend(self, wanted: list[Aggregate], at: Frontier) -> None:
         """Make the state tables that the last refresh missed, fold those that need it, remove those of no use."""
         for node in wanted:
             found = self.find(node)
             if found is None or found.note.worth_keeping:
-                self._progress.tell(
-                    f"{self._table.table_name}: keeping the groups of an aggregate for the next refresh"
-                )
-                self._make(node, at)
-        for _, found in self.all():
+                self._tell("keeping the groups of an aggregate for the next refresh")
+                self._or_none(node, partial(self._make, node, at))
+        for node, found in self.all():
             if _fold_is_due(found):
-                self._fold(found)
+                self._or_none(node, partial(self._fold, found))
         used = {Path(self._path(node)) for node in self._aggregates()}
         for folder in self._folder.iterdir() if self._folder.is_dir() else ():
             if folder not in used:
@@ -184,13 +182,15 @@ class StateTables:
         return {source.path: f"{source.table_id}@{source.version}" for source in at.sources if source.path in paths}
 
     def _live(self, node: Aggregate, found: StateTable, *, local: bool) -> DataFrame:
-        layout = _layout(node)
-        records = (found.note.live_rows or 0) + 2 * found.note.tombstones
-        if local and records <= stages_module.LOCAL_ROWS and committable(layout.columns):
-            rows = live_local(for_delta(self._logs.rows(found.path, found.version), layout.columns))
-            return self._spark.createDataFrame(rows, schema=schema_text(layout.columns)).coalesce(1)
-        contents = read_delta(self._spark, self._logs, found.path, found.version)
-        return live_rows(contents, tombstones=found.note.tombstones > 0)
+        note = found.note
+        return live_table(
+            self._spark,
+            self._logs,
+            (found.path, found.version),
+            _layout(node),
+            (note.live_rows or 0, note.tombstones),
+            local=local,
+        )
 
     def _append(
         self, node: Aggregate, found: StateTable, groups: DataFrame | None, at: Frontier, stages: Stages
@@ -243,9 +243,6 @@ class StateTables:
             writer = writer.option("overwriteSchema", "true")
         writer.save(path)
         self._logs.forget(path)
-
-
-_APP = "headrace-state"
 
 
 def _layout(node: Aggregate) -> Layout:

@@ -7,7 +7,7 @@ import re
 import pyarrow as pa
 
 from headrace.errors import NotFound
-from headrace.names import quote
+from headrace.names import TableName, quote
 from headrace.refresh.retention import need_of
 from headrace.result import Result, from_frame, from_rows
 from headrace.sql import statements as sql
@@ -15,17 +15,13 @@ from headrace.statements.context import Context
 
 _VACUUM = [("path", pa.string()), ("retain_hours", pa.int64()), ("held_back_by", pa.string())]
 _RETENTION = "delta.deletedFileRetentionDuration"
-_DAYS = re.compile(r"interval (\d+) (day|hour|week)s?", re.IGNORECASE)
+_INTERVAL = re.compile(r"interval (\d+) (day|hour|week)s?", re.IGNORECASE)
 _HOURS = {"hour": 1, "day": 24, "week": 168}
 
 
 def vacuum(context: Context, statement: sql.Vacuum) -> Result:
     name = context.resolve(statement.name)
-    table = context.store.table(name)
-    located = None if table is not None else context.locate(name.database(context.home), name.table)
-    if table is None and located is None:
-        raise NotFound(f"There is no Delta table {name}.", hint="SHOW TABLES lists what there is.")
-    path = table.storage_path if table is not None else located.source.path  # type: ignore[union-attr]
+    path = _path(context, name)
     hours = statement.retain_hours
     if hours is None:
         hours = retention_hours(context, path)
@@ -44,9 +40,20 @@ def vacuum(context: Context, statement: sql.Vacuum) -> Result:
     return from_rows(_VACUUM, [(path, hours, held_by)])
 
 
+def _path(context: Context, name: TableName) -> str:
+    """Where the files are: those of a dynamic table in its storage."""
+    table = context.store.table(name)
+    if table is not None:
+        return table.storage_path
+    located = context.locate(name.database(context.home), name.table)
+    if located is None:
+        raise NotFound(f"There is no Delta table {name}.", hint="SHOW TABLES lists what there is.")
+    return located.source.path
+
+
 def retention_hours(context: Context, path: str) -> int:
     """The table's own retention."""
-    found = _DAYS.fullmatch(context.logs.snapshot(path).properties.get(_RETENTION, ""))
+    found = _INTERVAL.fullmatch(context.logs.snapshot(path).properties.get(_RETENTION, ""))
     if found is None:
         return context.settings.data_retention_days * 24
     return int(found.group(1)) * _HOURS[found.group(2).lower()]
