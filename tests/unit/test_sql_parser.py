@@ -414,3 +414,11 @@ def test_not_available_yet(text: str) -> None:
     assert isinstance(error, Unsupported)
     assert "is not available yet" in error.message
     assert error.position is not None
+
+
+def test_vacuum_and_describe_job() -> None:
+    found = parse("VACUUM s.t LITE RETAIN 24 HOURS DRY RUN")
+    assert found == s.Vacuum("VACUUM s.t LITE RETAIN 24 HOURS DRY RUN", ("s", "t"), "LITE", 24, True)
+    assert parse("vacuum t") == s.Vacuum("vacuum t", ("t",), "", None, False)
+    assert parse("DESC JOB 'a'") == s.DescribeJob("DESC JOB 'a'", "a")
+    assert "a number of hours" in fault("VACUUM t RETAIN soon").message
