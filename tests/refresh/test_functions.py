@@ -11,7 +11,7 @@ from refresh.test_sources import refresh
 QUERIES = {
     "sql_function": "SELECT plus_one(k) AS k, sum(twice_plus_one(v)) AS n FROM t GROUP BY plus_one(k)",
     "python_function": "SELECT k, shout(s) AS s FROM t WHERE shout(s) <> 'A!'",
-    "time_window": "SELECT window(at, '1 minute').start AS minute, count(*) AS n FROM t GROUP BY window(at, '1 minute')",
+    "time_window": "SELECT window(at, '1 minute').start AS begun, count(*) AS n FROM t GROUP BY window(at, '1 minute')",
     "lists": "SELECT k, listagg(s, ',') WITHIN GROUP (ORDER BY s) AS l, listagg(DISTINCT k) AS d FROM t GROUP BY k",
     "ends": "SELECT id, first(s) AS f, last(v) AS l, any_value(k) AS a, mode(s) AS m FROM t GROUP BY id",
 }

@@ -19,6 +19,8 @@ QUERIES = {
     "grouped": """SELECT c.name, count(*) AS n, sum(o.price) AS total, min(o.price) AS least FROM o JOIN c
         ON o.customer = c.id WHERE EXISTS (SELECT 1 FROM o other WHERE other.customer = o.customer AND other.id <> o.id)
         GROUP BY c.name""",
+    "best": """SELECT customer, id, price, n FROM
+        (SELECT *, row_number() OVER (PARTITION BY customer ORDER BY price DESC, id) AS n FROM o) WHERE n <= 2""",
 }
 CHANGES = """
     INSERT INTO o SELECT id + 100 * {round}, customer + 1, price + {round} FROM o WHERE id % 3 = 0 AND id < 100;

@@ -343,3 +343,32 @@ def test_partitioned_by_and_clustered_by(lake: Lake) -> None:
     lake.sql("ALTER DYNAMIC TABLE d RENAME COLUMN k TO kk")
     refresh(lake)
     assert sorted(row[0] for row in lake.sql("SELECT kk FROM d").rows) == [2, 2, 3]
+
+
+def test_a_view_or_function_that_is_replaced(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE t (k INT); INSERT INTO t VALUES (1), (2);
+        CREATE FUNCTION grown(x INT) RETURNS INT RETURN x + 1;
+        CREATE FUNCTION far(x INT) RETURNS INT RETURN grown(x) + 10;
+        CREATE VIEW base AS SELECT k FROM t WHERE k < 2;
+        CREATE VIEW v AS SELECT k FROM base;
+        CREATE DYNAMIC TABLE d AS SELECT k, far(k) AS f FROM v
+        """
+    )
+    home = lake.sql("SELECT current_schema()").rows[0][0]
+    assert refresh(lake)["refresh_mode"] == "NO_DATA"
+    lake.sql("CREATE OR REPLACE VIEW base AS SELECT k FROM t WHERE k < 9")
+    row = refresh(lake)
+    assert (row["refresh_mode"], row["reason"]) == ("FULL", f"The view {home}.base was replaced.")
+    lake.sql("INSERT INTO t VALUES (3)")
+    assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
+    lake.sql("CREATE OR REPLACE FUNCTION grown(x INT) RETURNS INT RETURN x + 2")
+    row = refresh(lake)
+    assert (row["refresh_mode"], row["reason"]) == ("FULL", f"The function {home}.grown was replaced.")
+    assert lake.sql("SELECT * FROM d ORDER BY k").rows == [(1, 13), (2, 14), (3, 15)]
+    lake.sql("DROP VIEW base")
+    with pytest.raises(HeadraceError, match="There is no table or view 'base', which the view"):
+        lake.sql("REFRESH DYNAMIC TABLE d")
+    lake.sql("CREATE VIEW base AS SELECT k FROM t WHERE k > 1")
+    assert refresh(lake)["refresh_mode"] == "FULL"

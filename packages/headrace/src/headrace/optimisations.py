@@ -11,6 +11,7 @@ STATE_TABLES = "state_tables"
 COUNTED_MATCHES = "counted_matches"
 SMALL_COMMITS = "small_commits"
 NAMED_FILES = "named_files"
+STORED_WINNERS = "stored_winners"
 CHOICE_BY_COST = "choice_by_cost"
 
 OPTIMISATIONS = {
@@ -22,5 +23,6 @@ OPTIMISATIONS = {
     COUNTED_MATCHES: "semi and outer joins count matches instead of joining both versions of the other side",
     SMALL_COMMITS: "small changesets are committed without a Spark write",
     NAMED_FILES: "tables are read by the names of their files, where that is all there is to it",
+    STORED_WINNERS: "the best rows of a partition are compared with the stored ones; the partition is not ranked anew",
     CHOICE_BY_COST: "AUTO computes all rows when that is estimated to be faster",
 }

@@ -19,7 +19,7 @@ def canonical(node: Node) -> str | None:
     names = {column.name for column in columns}
     text = node.model_dump_json()
     texts = [each for below in nodes for each in ([below.query] if isinstance(below, Values) else own_texts(below))]
-    others = [literal for each in texts for literal in _LITERAL.findall(each)]
+    others = [word for each in texts for word in words_in_literals(each)]
     others += [column.type for column in columns]
     others += [own for below in nodes if isinstance(below, Relation) for own, _ in below.columns]
     if any(word in names for other in others for word in _WORD.findall(other)):
@@ -31,3 +31,8 @@ def canonical(node: Node) -> str | None:
         return places.setdefault(name, f"#{len(places)}") if name in names else name
 
     return _WORD.sub(place, text)
+
+
+def words_in_literals(text: str) -> list[str]:
+    """The words inside the string literals of an expression: they may be spelled like columns, and are none."""
+    return [word for literal in _LITERAL.findall(text) for word in _WORD.findall(literal)]

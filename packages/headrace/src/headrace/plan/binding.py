@@ -14,8 +14,9 @@ from typing import Any
 
 from headrace.errors import NonDeterministic, NotAllowed, NotFound, Position, SyntaxFault, UserError
 from headrace.names import quote
+from headrace.plan.definitions import view_definition
 from headrace.plan.jvm import Jvm, items, kind, optional, position_at, span, spark_errors
-from headrace.plan.query import BoundText, Slot, Source, ViewSlot
+from headrace.plan.query import BoundText, Definition, Slot, Source, ViewSlot
 
 # Names that stand for "files of this format at this path" when they are not a schema: parquet.`/x`.
 _FILE_FORMATS = {"parquet", "delta", "csv", "json", "orc", "text", "avro", "binaryfile", "xml"}
@@ -65,6 +66,8 @@ class Binding:
     names: dict[str, int] = field(default_factory=dict)
     """`db`.`table` to the index of its source."""
     mentions: Counter[str] = field(default_factory=Counter)
+    views: tuple[Definition, ...] = ()
+    """The views that are written out in `bound`."""
 
     def place(self, text: str, position: Position) -> Position:
         """A position in the plan text, as a position in what the user wrote."""
@@ -112,6 +115,7 @@ def bind(jvm: Jvm, text: str, locate: Locate, database_of: DatabaseOf | None) ->
         sources=binder.sources,
         names=binder.names,
         mentions=binder.mentions,
+        views=tuple(binder.views.values()),
     )
 
 
@@ -158,6 +162,7 @@ class _Binder:
         self.sources: list[Source] = []
         self.names: dict[str, int] = {}
         self.mentions: Counter[str] = Counter()
+        self.views: dict[str, Definition] = {}
         self.open_views: list[str] = []
 
     # -- where the names are -------------------------------------------------------------------------------------
@@ -300,6 +305,7 @@ class _Binder:
         if view in self.open_views:
             raise NotAllowed(f"The view {view} reads itself.", position=where)
         self._refuse_other_settings(metadata, view, where)
+        self.views[view] = view_definition(view, metadata)
         text = str(optional(metadata.viewText()) or "")
         namespace = items(metadata.viewCatalogAndNamespace())
         self.open_views.append(view)

@@ -18,10 +18,11 @@ from pyspark.sql import SparkSession
 from headrace.errors import NonDeterministic, NotAllowed, QueryFailed, UserError
 from headrace.names import own_column_problem
 from headrace.plan.binding import Binding, DatabaseOf, Locate, Located, bind
+from headrace.plan.definitions import function_definition
 from headrace.plan.jvm import Jvm, items, kind, optional, position_at, short_message, span, spark_errors
 from headrace.plan.lowering import lower
 from headrace.plan.nodes import Plan
-from headrace.plan.query import BoundText, OutputColumn, Query, Slot, ViewSlot
+from headrace.plan.query import BoundText, Definition, OutputColumn, Query, Slot, ViewSlot
 from headrace.plan.reading import read_plan, table_name
 from headrace.plan.render import render, subquery
 from headrace.plan.spelling import NoRule
@@ -60,7 +61,23 @@ def read_query(spark: SparkSession, text: str, *, locate: Locate, database_of: D
         unsupported=unsupported,
         uses_current_date=uses_current_date,
         order=_order(analyzed),
+        definitions=(*binding.views, *_functions(jvm, analyzed)),
     )
+
+
+def _functions(jvm: Jvm, analyzed: Any) -> list[Definition]:
+    """The SQL functions in the query, and those that they call."""
+    scalar = jvm.pattern("SQL_SCALAR_FUNCTION")
+    calls = [node for node in _nodes(analyzed) if kind(node) == "SQLFunctionNode"]
+    waiting = [each for node in _nodes(analyzed) if node.containsPattern(scalar) for each in items(node.expressions())]
+    while waiting:
+        expression = waiting.pop()
+        if expression.containsPattern(scalar):
+            calls += [expression] if kind(expression) == "SQLScalarFunction" else []
+            waiting += items(expression.children())
+    names = {f"{optional(name.database()) or ''}.{name.funcName()}" for name in (c.function().name() for c in calls)}
+    found = [function_definition(jvm, name.lstrip(".")) for name in sorted(names)]
+    return [definition for definition in found if definition is not None]
 
 
 def _plan(jvm: Jvm, analyzed: Any, binding: Binding, public: list[str]) -> tuple[Plan | None, str | None]:

@@ -18,16 +18,44 @@ from headrace.plan.nodes import (
     UnionAll,
     Values,
     Window,
-    walk,
 )
 
 
-def prune(root: Node, wanted: set[str]) -> Node:
-    """Leave out the columns of source tables that nothing above names."""
-    used = set(wanted)
-    for node in walk(root):
-        used.update(*map(names_in, own_texts(node)))
-    return _pruned(root, used)
+def prune(node: Node, wanted: set[str]) -> Node:
+    """The node without the columns that neither `wanted` nor anything in it names."""
+    match node:
+        case Relation():
+            kept = tuple(pair for pair in node.columns if pair[1].name in wanted)
+            return Relation(source=node.source, columns=kept or node.columns[:1])
+        case Values():
+            return node
+        case Project():
+            needed = tuple(each for each in node.expressions if each.name in wanted) or node.expressions[:1]
+            narrow = node.model_copy(update={"expressions": needed})
+            child = prune(node.child, names_used(narrow))
+            as_is = all(expression.name == expression.text for expression in needed)
+            return child if as_is and narrow.output == child.output else narrow.model_copy(update={"child": child})
+        case Window():
+            functions = tuple(each for each in node.functions if each.name in wanted)
+            if not functions:
+                return prune(node.child, wanted)
+            narrow_window = node.model_copy(update={"functions": functions})
+            return narrow_window.model_copy(update={"child": prune(node.child, wanted | names_used(narrow_window))})
+        case InnerJoin() | OuterJoin() | SemiJoin():
+            below = wanted | names_used(node)
+            return node.model_copy(update={"left": prune(node.left, below), "right": prune(node.right, below)})
+        case UnionAll():
+            inputs = tuple(prune(child, {column.name for column in child.output}) for child in node.inputs)
+            return node.model_copy(update={"inputs": inputs})
+        case Aggregate() | Expand():
+            return node.model_copy(update={"child": prune(node.child, names_used(node))})
+        case Filter() | Explode():
+            return node.model_copy(update={"child": prune(node.child, wanted | names_used(node))})
+
+
+def names_used(node: Node) -> set[str]:
+    """The words of the node's own texts."""
+    return set().union(*map(names_in, own_texts(node)))
 
 
 def names_in(text: str) -> set[str]:
@@ -63,22 +91,3 @@ def own_texts(node: Node) -> list[str]:
             return [*(expression.text for expression in node.keys + node.functions), *node.order]
         case _:
             return []
-
-
-def _pruned(node: Node, used: set[str]) -> Node:
-    match node:
-        case Relation():
-            kept = tuple(pair for pair in node.columns if pair[1].name in used)
-            return Relation(source=node.source, columns=kept or node.columns[:1])
-        case Values():
-            return node
-        case InnerJoin() | OuterJoin() | SemiJoin():
-            return node.model_copy(update={"left": _pruned(node.left, used), "right": _pruned(node.right, used)})
-        case UnionAll():
-            return node.model_copy(update={"inputs": tuple(_pruned(child, used) for child in node.inputs)})
-        case Project():
-            child = _pruned(node.child, used)
-            as_is = all(expression.name == expression.text for expression in node.expressions)
-            return child if as_is and node.output == child.output else node.model_copy(update={"child": child})
-        case _:
-            return node.model_copy(update={"child": _pruned(node.child, used)})

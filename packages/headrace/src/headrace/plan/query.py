@@ -80,6 +80,15 @@ class ViewSlot(Frozen):
     alias: str | None
 
 
+class Definition(Frozen):
+    """A view or SQL function that the query is written with, as it was when the query was read."""
+
+    kind: Literal["view", "function"]
+    name: str
+    """`database.name` in Spark's catalog."""
+    digest: str
+
+
 class BoundText(Frozen):
     """Text pieces and slots, in order."""
 
@@ -105,6 +114,8 @@ class Query(Frozen):
     unsupported: str | None = None
     """Why `plan` is None, in plain words, naming the operator."""
     uses_current_date: bool = False
+    definitions: tuple[Definition, ...] = ()
+    """The views and SQL functions whose texts are part of `bound` and `plan`."""
     order: tuple[tuple[str, str], ...] = ()
     """The outermost ORDER BY, when it names result columns only: each with its direction and the place of NULLs."""
     cut: Cut | None = None

@@ -12,6 +12,7 @@ from headrace.catalog.records import DynamicTable
 from headrace.errors import Bug
 from headrace.ivm import stages as stages_module
 from headrace.ivm.evaluate import Leaf, Read, evaluate, values
+from headrace.ivm.keeping import kept_rows, stored_texts
 from headrace.ivm.layout import (
     Layout,
     cut_rows,
@@ -92,6 +93,29 @@ def live_table(
         except (ValueError, OverflowError):
             pass  # A date beyond the year 9999 in a file's statistics: Python has none. Spark reads it.
     return live_rows(read_delta(spark, logs, *at), tombstones=tombstones > 0)
+
+
+def taken_over(
+    spark: SparkSession, logs: DeltaLogs, before: DynamicTable, after: DynamicTable, stored: Stored, sequence: int
+) -> DataFrame | None:
+    """The storage rows of a table with another query, from those it stores now, without reading a source; None when
+    they do not tell enough."""
+    if stored.note is None:
+        return None
+    frontier = stored.note.frontier
+
+    def is_new(index: int, column: str) -> bool:
+        source = after.query.sources[index]
+        version = frontier.version_of(source.path)
+        if source.kind != "table" or version is None:
+            return False
+        return column.lower() not in {name.lower() for name in read_delta(spark, logs, source.path, version).columns}
+
+    texts = stored_texts(before.query, after.query, is_new)
+    if texts is None:
+        return None
+    live = live_rows(read_delta(spark, logs, before.storage_path, stored.version))
+    return kept_rows(live, texts, after.query, sequence)
 
 
 def stages_of(

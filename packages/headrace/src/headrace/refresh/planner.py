@@ -81,8 +81,10 @@ def decide(
     *,
     today: str,
     disagreement: str | None = None,
+    redefined: str | None = None,
 ) -> Decision:
-    """The mode of the next refresh, its reason, and every precondition that led to it."""
+    """The mode of the next refresh, its reason, and every precondition that led to it. `redefined` says which view or
+    function of the query was replaced."""
     checks: list[Check] = []
     ranges = tuple(_range(fact) for fact in facts)
 
@@ -103,6 +105,10 @@ def decide(
     if stored.note.generation != table.generation:
         return full("The query was replaced.")
 
+    if table.query.definitions:
+        checks.append(Check("the views and functions in the query are unchanged", redefined is None))
+    if redefined is not None:
+        return full(redefined, rebind=True)
     for fact in facts:
         reason = _broken(fact, checks)
         if reason is not None:

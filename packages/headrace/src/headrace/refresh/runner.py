@@ -36,6 +36,7 @@ from headrace.ivm.sources import SourceRange
 from headrace.ivm.stages import Stages, Uncertain
 from headrace.names import TableName
 from headrace.optimisations import CHOICE_BY_COST, SMALL_COMMITS
+from headrace.plan.definitions import redefined
 from headrace.plan.nodes import Aggregate, Relation, walk
 from headrace.plan.query import Query
 from headrace.progress import Progress
@@ -54,6 +55,8 @@ from headrace.storage.delta import DeltaLogs, require_sequence
 from headrace.storage.errors import short_message
 from headrace.storage.meter import Meter
 
+KEEP_ROWS = "KEEP_ROWS"
+"""The technique of a replaced query that took over the stored rows."""
 SOURCE_GONE = "Create it again, or give the dynamic table another query with CREATE OR REPLACE DYNAMIC TABLE."
 
 
@@ -110,7 +113,8 @@ class Runner:
             decision = decide(table, stored, (), today=self.today(), disagreement=choice.disagreement)
             return Outlook(stored, decision, old, ())
         facts = tuple(self._facts(table.query, index, old, choice) for index in range(len(table.query.sources)))
-        decision = decide(table, stored, facts, today=self.today())
+        said = redefined(self._spark, table.query.definitions)
+        decision = decide(table, stored, facts, today=self.today(), redefined=said)
         if has_choice(table, decision) and CHOICE_BY_COST not in self.off:
             decision = self._weighed(table, decision, facts)
         return Outlook(stored, decision, self._frontier(table, facts, choice), facts)
@@ -187,8 +191,11 @@ class Runner:
 
     # ------------------------------------------------------------------ doing
 
-    def refresh(self, table: DynamicTable, trigger: Trigger = "MANUAL") -> RefreshRecord:
-        """Move the table to the newest frontier. Raises RefreshFailed, with the history row written, when it cannot."""
+    def refresh(
+        self, table: DynamicTable, trigger: Trigger = "MANUAL", before: DynamicTable | None = None
+    ) -> RefreshRecord:
+        """Move the table to the newest frontier; or, where it can take over the rows it has from `before`, itself with
+        another query, only do that. Raises RefreshFailed, with the history row written, when it cannot."""
         failpoints.reach("refresh-start")
         started = self._clock()
         job_id = new_job_id(started)
@@ -211,7 +218,7 @@ class Runner:
         with held_lease(self._store, table.id, f"{self._owner}/{job_id}", self._lease_seconds, self._clock) as fencing:
             failpoints.reach("after-lease")
             try:
-                finished = self._refresh(table, record, fencing)
+                finished = self._refresh(table, record, fencing, before)
             except Exception as error:
                 reason = error.message if isinstance(error, HeadraceError) else short_message(error)
                 failed = record.model_copy(
@@ -253,8 +260,13 @@ class Runner:
             }
         )
 
-    def _refresh(self, table: DynamicTable, record: RefreshRecord, fencing: int) -> RefreshRecord:
+    def _refresh(
+        self, table: DynamicTable, record: RefreshRecord, fencing: int, before: DynamicTable | None
+    ) -> RefreshRecord:
         table, look = self._outlook_or_rebound(table)
+        kept = None
+        if before is not None:
+            look, kept = self._kept(before, table, look)
         failpoints.reach("after-frontier")
         decision = look.decision
         if decision.mode == "NO_DATA":
@@ -274,7 +286,10 @@ class Runner:
         meter = Meter(self._spark, record.job_id)
         began = time.monotonic()
         with meter:
-            note, steps = self._commit(table, look, record.job_id, sequence)
+            if kept is None:
+                note, steps = self._commit(table, look, record.job_id, sequence)
+            else:
+                note, steps = self._overwrite(table, look, kept, record.job_id, KEEP_ROWS, decision.reason), ()
         failpoints.reach("after-commit")
         require_sequence(self._logs.sequence(table.storage_path, app_id(table)), sequence, table.storage_path)
         if table.stale_reason is not None:
@@ -311,6 +326,23 @@ class Runner:
                 "profile": profile,
             }
         )
+
+    def _kept(self, before: DynamicTable, table: DynamicTable, look: Outlook) -> tuple[Outlook, DataFrame | None]:
+        """Storage rows from those of `before`, if they can be had: they stay at its frontier."""
+        old = self.outlook(before)
+        note = old.stored.note
+        if old.decision.mode == "FULL" or note is None:
+            return look, None
+        rows = compute.taken_over(self._spark, self._logs, before, table, old.stored, old.stored.sequence + 1)
+        if rows is None:
+            return look, None
+        sources = tuple(
+            fact.new.model_copy(update={"version": note.frontier.version_of(fact.new.path)}) for fact in look.facts
+        )
+        frontier = note.frontier.model_copy(update={"sources": sources})
+        reason = f"{table.stale_reason} Its columns were computed from the stored rows; no source was read."
+        decision = replace(look.decision, mode="FULL", reason=reason, estimate=None)
+        return replace(look, frontier=frontier, decision=decision), rows
 
     def _outlook_or_rebound(self, table: DynamicTable) -> tuple[DynamicTable, Outlook]:
         """The outlook; where a source is gone or changed its columns, after reading the query again."""
@@ -409,10 +441,17 @@ class Runner:
         layout = layout_of(table.query)
         versions = {s.path: self._logs.readable(s.path, s.version) for s in look.frontier.sources}
         whole = compute.whole(self._spark, self._logs, table.query, versions, look.frontier.date, layout, sequence)
+        return self._overwrite(table, look, whole, job_id, "FULL", reason)
+
+    def _overwrite(
+        self, table: DynamicTable, look: Outlook, whole: DataFrame, job_id: str, technique: str, reason: str | None
+    ) -> CommitNote:
+        """Commit these storage rows in place of all there are."""
+        assert look.frontier is not None
         rows = clustered(whole, table)
         before = look.stored.note.visible_rows if look.stored.note is not None else None
         note = CommitNote(
-            sequence=sequence,
+            sequence=look.stored.sequence + 1,
             frontier=look.frontier,
             rows_inserted=None,
             rows_deleted=0 if look.stored.sequence == 0 else before,
@@ -422,7 +461,7 @@ class Runner:
             appends_since_fold=0,
             job_id=job_id,
             mode="FULL",
-            technique="FULL",
+            technique=technique,
             reason=reason,
             generation=table.generation,
         )
@@ -432,7 +471,7 @@ class Runner:
         self._logs.forget(table.storage_path)
         written = self._logs.history(table.storage_path, 1)[0].rows
         visible = written
-        if layout.hides_groups:
+        if layout_of(table.query).hides_groups:
             stored = self._spark.read.format("delta").load(table.storage_path)
             visible = stored.where(VISIBLE).count()
         return replace(note, rows_inserted=visible, live_rows=written, visible_rows=visible)

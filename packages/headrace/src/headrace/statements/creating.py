@@ -153,6 +153,7 @@ def same_meaning(one: Query, other: Query) -> bool:
     return (
         one.bound == other.bound
         and one.cut == other.cut
+        and one.definitions == other.definitions
         and [(c.name, c.type) for c in one.columns] == [(c.name, c.type) for c in other.columns]
         and [source.path for source in one.sources] == [source.path for source in other.sources]
     )

@@ -24,6 +24,7 @@ from headrace.errors import (
 from headrace.ivm.layout import layout_of, select_live
 from headrace.names import TableName, quote, quote_text
 from headrace.plan.query import shown_rows
+from headrace.refresh.runner import KEEP_ROWS
 from headrace.result import Result, done, from_frame
 from headrace.sql import rewrite
 from headrace.sql import statements as sql
@@ -100,6 +101,9 @@ def _create_dynamic(context: Context, statement: sql.CreateDynamicTable) -> Resu
         how = f" ({table.query.unsupported}: each refresh is FULL)" if table.query.plan is None else ""
         verb = "replaced" if existed else "created"
         rows = shown_rows(record.rows_inserted or 0, table.query.cut)
+        if record.technique == KEEP_ROWS:
+            kept = f"its {rows} {'row was' if rows == 1 else 'rows were'} kept, with the new columns computed from them"
+            return done(f"Dynamic table {table.table_name} replaced; {kept}.")
         return done(f"Dynamic table {table.table_name} {verb} with {rows} {'row' if rows == 1 else 'rows'}{how}.")
     if existed and statement.if_not_exists:
         return done(f"Dynamic table {table.table_name} exists already; nothing was done.")

@@ -9,6 +9,7 @@ import pyarrow as pa
 from headrace.catalog.records import DynamicTable, Frontier
 from headrace.errors import NotFound
 from headrace.ivm.layout import Grouped, grouped_root, layout_of
+from headrace.ivm.rules.top import top_root
 from headrace.plan import nodes
 from headrace.plan.explain import tree
 from headrace.plan.query import Query, shown_rows
@@ -39,6 +40,7 @@ _RULES = {
     "expand": "Δ expand(A) = expand(ΔA)",
     "values": "never changes",
 }
+_WINNERS = "the stored winners of the affected partitions against Δ; read again where one is lost"
 
 Row = tuple[str, str, str]
 
@@ -166,13 +168,15 @@ def query_rows(query: Query) -> list[Row]:
     if query.plan is None:
         return [("plan", "whole query", f"recomputed by Spark: {query.unsupported}")]
     root = grouped_root(query.plan)
+    best = top_root(query.plan)
     names = tuple(source.name for source in query.sources)
     rows: list[Row] = []
     if query.cut is not None:
         rows.append(("plan", query.cut.clause, "applied by the view; all rows are kept"))
     for line in tree(query.plan.root, names):
         operator = f"{'  ' * line.depth}{line.operator} {line.detail}".rstrip()
-        rows.append(("plan", operator, _rule(line.node, root)))
+        wins = best is not None and line.node == best.window
+        rows.append(("plan", operator, _WINNERS if wins else _rule(line.node, root)))
     if root is not None:
         rows.append(("state", "__hr_count", "rows per group"))
         rows += [

@@ -9,20 +9,25 @@ to it at the next start; one that dies after the commit leaves the new contents,
 from __future__ import annotations
 
 from headrace.catalog.records import DynamicTable, RefreshRecord
+from headrace.refresh.runner import KEEP_ROWS
 from headrace.refresh.stored import Stored
 from headrace.statements.context import Context
 from headrace.statements.storing import create_view, kept_definition, save
 
 
 def replace_query(context: Context, before: DynamicTable, changed: DynamicTable, reason: str) -> RefreshRecord:
-    """Load `changed`, the table `before` with another query; on failure everything is as before."""
+    """Load `changed`, the table `before` with another query; on failure everything is as before. Where the stored rows
+    tell what the new columns are, they are kept, and then refreshed like those of any table."""
     stale = changed.model_copy(update={"generation": before.generation + 1, "stale_reason": reason})
     context.store.put_table(stale)
     try:
-        return context.runner.refresh(stale)
+        record = context.runner.refresh(stale, before=before)
     except BaseException:
         context.store.put_table(before)
         raise
+    if record.technique == KEEP_ROWS:
+        context.runner.refresh(stale.model_copy(update={"stale_reason": None}))
+    return record
 
 
 def adopt(context: Context, table: DynamicTable) -> None:

@@ -23,6 +23,8 @@ from headrace.ivm.changeset import WEIGHT, net
 from headrace.ivm.layout import BORN, KEY, ROW, Layout
 from headrace.ivm.layout import WEIGHT as STORED_WEIGHT
 from headrace.ivm.narrowing import in_range, one_of
+from headrace.ivm.rules import top
+from headrace.ivm.rules.top import top_root
 from headrace.ivm.stages import Stages
 from headrace.names import quote
 from headrace.plan.nodes import Plan
@@ -45,7 +47,8 @@ def whole(rows: DataFrame, layout: Layout, sequence: int, *, searchable: bool) -
 
 def refresh(stages: Stages, plan: Plan, layout: Layout, live: DataFrame, sequence: int) -> BagResult | None:
     """Storage rows to append for the changes since the old frontier; None when nothing changed."""
-    found = stages.changes(plan.root)
+    best = top_root(plan) if stages.uses(optimisations.STORED_WINNERS) else None
+    found = stages.changes(plan.root) if best is None else top.changes(stages, best, plan, live)
     if found is None:
         return None
     names = [quote(column.name) for column in layout.public]

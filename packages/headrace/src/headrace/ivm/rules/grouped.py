@@ -37,7 +37,7 @@ class GroupedResult:
 
 def whole(rows: DataFrame, grouped: Grouped, plan: Plan, layout: Layout, sequence: int) -> DataFrame:
     """Storage rows for all groups of `rows`, the aggregate's input."""
-    return _finished(whole_states(rows, grouped), grouped, plan, layout, sequence)
+    return finished(whole_states(rows, grouped), grouped, plan, layout, sequence)
 
 
 def refresh(
@@ -82,7 +82,7 @@ def replacements(groups: DataFrame, grouped: Grouped, plan: Plan, layout: Layout
     kept = [COUNT, *(column.name for column in state_columns(grouped))]
     same = " AND ".join(f"o_{name} <=> {name}" for name in kept)
     changed = groups.where(f"o_{BORN} IS NULL OR NOT ({same})")
-    finished = _finished(changed, grouped, plan, layout, sequence, *olds)
+    done = finished(changed, grouped, plan, layout, sequence, *olds)
     fresh = ", ".join(f"{quote(c.name)} AS {quote(c.name)}" for c in layout.columns)
     gone = ", ".join(
         f"{'CAST(-1 AS tinyint)' if c.name == STORED_WEIGHT else quote('o_' + c.name)} AS {quote(c.name)}"
@@ -94,10 +94,10 @@ def replacements(groups: DataFrame, grouped: Grouped, plan: Plan, layout: Layout
         f"inline(filter(array(CASE WHEN o_{BORN} IS NOT NULL THEN struct({gone}) END, "
         f"CASE WHEN {exists} THEN struct({fresh}) END), r -> r IS NOT NULL))"
     )
-    return finished.selectExpr(pair)
+    return done.selectExpr(pair)
 
 
-def _finished(
+def finished(
     states: DataFrame, grouped: Grouped, plan: Plan, layout: Layout, sequence: int, *carried: str
 ) -> DataFrame:
     """States with the public columns computed from them and the identity columns, in storage order."""

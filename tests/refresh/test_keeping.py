@@ -1,0 +1,103 @@
+"""CREATE OR REPLACE and ALTER with another query: stored rows are kept where they tell the new columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace import Lake
+from refresh.test_sources import refresh
+
+ORDERS = """
+    CREATE TABLE o (id INT, customer STRING, price DECIMAL(10,2), note STRING);
+    INSERT INTO o VALUES (1, 'ann', 10, 'a'), (2, 'bob', 20, NULL), (3, 'ann', 5, 'total_1')
+    """
+
+
+def replaced(lake: Lake, query: str) -> tuple[str, list[dict[str, Any]]]:
+    """The message, and the history that OR REPLACE made, oldest first."""
+    before = _history(lake)
+    message = str(lake.sql(f"CREATE OR REPLACE DYNAMIC TABLE d AS {query}").rows[0][0])
+    assert lake.sql("VERIFY DYNAMIC TABLE d").rows[0][1] == "EQUAL"
+    return message, _history(lake)[len(before) :]
+
+
+def _history(lake: Lake) -> list[dict[str, Any]]:
+    found = lake.sql("SHOW DYNAMIC TABLE REFRESH HISTORY WHERE name = 'd'")
+    return [dict(zip(found.columns, row, strict=True)) for row in found.rows][::-1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("SELECT * FROM o", "SELECT price * 2 AS twice, upper(customer) AS customer, id, price FROM o"),
+        ("SELECT id, customer AS who FROM o", "SELECT concat(customer, '!') AS loud, id AS number FROM o"),
+        ("SELECT id, price FROM o WHERE price > 6", "SELECT id, price, id + 1 AS next FROM o WHERE price > 6"),
+        (
+            "SELECT customer, count(*) AS n, sum(price) AS total, min(note) AS note FROM o GROUP BY customer",
+            "SELECT sum(price) / count(*) AS average, customer FROM o GROUP BY customer HAVING count(*) > 1",
+        ),
+        ("SELECT id, 'customer_1' AS c FROM o", "SELECT id, 'customer_2' AS c FROM o"),
+        ("SELECT count(*) AS n, max(price) AS most FROM o", "SELECT max(price) + 1 AS more FROM o"),
+        (
+            "SELECT a.id, b.price FROM o a JOIN o b ON a.id = b.id + 1",
+            "SELECT b.price AS price, a.id, a.id * 2 AS twice FROM o a JOIN o b ON a.id = b.id + 1",
+        ),
+    ],
+)
+def test_rows_are_kept(lake: Lake, before: str, after: str) -> None:
+    lake.sql(f"{ORDERS}; CREATE DYNAMIC TABLE d AS {before}")
+    lake.sql("DELETE FROM o WHERE id = 2; INSERT INTO o VALUES (4, 'eve', 7, 'b'), (5, 'ann', NULL, NULL)")
+    refresh(lake, "d")
+    lake.sql("INSERT INTO o VALUES (6, 'bob', 8, 'c')")
+    message, rows = replaced(lake, after)
+    assert "kept, with the new columns computed from them" in message
+    assert [row["technique"] for row in rows] == ["KEEP_ROWS", rows[-1]["technique"]]
+    assert rows[0]["reason"].startswith("The query was replaced. Its columns were computed from the stored rows")
+    assert rows[-1]["refresh_mode"] == "INCREMENTAL"
+    lake.sql("DELETE FROM o WHERE id = 1")
+    assert refresh(lake, "d")["refresh_mode"] == "INCREMENTAL"
+
+
+def test_a_column_that_is_new_in_the_source(lake: Lake) -> None:
+    lake.sql(f"{ORDERS}; CREATE DYNAMIC TABLE d AS SELECT o.id, p.price FROM o LEFT JOIN o p ON o.id = p.id + 1")
+    lake.sql("ALTER TABLE o ADD COLUMNS (shipped DATE); INSERT INTO o VALUES (4, 'eve', 7, 'b', DATE'2024-01-01')")
+    _, rows = replaced(
+        lake, "SELECT o.id, p.price, o.shipped, p.shipped AS other FROM o LEFT JOIN o p ON o.id = p.id + 1"
+    )
+    assert [row["technique"] for row in rows] == ["KEEP_ROWS", "APPEND"]
+    lake.sql("UPDATE o SET shipped = DATE'2025-01-01' WHERE id < 3")
+    assert refresh(lake, "d")["refresh_mode"] == "INCREMENTAL"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("SELECT id FROM o", "SELECT id, note FROM o"),
+        ("SELECT id, price FROM o", "SELECT id, price FROM o WHERE price > 6"),
+        (
+            "SELECT customer, sum(price) AS s FROM o GROUP BY customer",
+            "SELECT customer, max(price) AS s FROM o GROUP BY 1",
+        ),
+        ("SELECT customer FROM o GROUP BY customer", "SELECT note FROM o GROUP BY note"),
+        ("SELECT a.id AS x, b.id AS y FROM o a, o b", "SELECT b.id AS x, b.id AS y FROM o a, o b"),
+        ("SELECT id, price FROM o", "SELECT id, CAST(price AS double) AS price, note FROM o"),
+    ],
+)
+def test_rows_that_do_not_tell_are_computed(lake: Lake, before: str, after: str) -> None:
+    lake.sql(f"{ORDERS}; CREATE DYNAMIC TABLE d AS {before}")
+    message, rows = replaced(lake, after)
+    assert "replaced with" in message
+    assert [(row["technique"], row["reason"]) for row in rows] == [("FULL", "The query was replaced.")]
+
+
+def test_a_renamed_and_an_added_column(lake: Lake) -> None:
+    lake.sql(f"{ORDERS}; CREATE DYNAMIC TABLE d AS SELECT customer, sum(price) AS total FROM o GROUP BY customer")
+    before = len(_history(lake))
+    lake.sql("ALTER DYNAMIC TABLE d RENAME COLUMN total TO spent")
+    lake.sql("ALTER DYNAMIC TABLE d ADD COLUMN twice AS 2 * sum(price)")
+    assert [row["technique"] for row in _history(lake)][before:] == ["KEEP_ROWS", "NO_DATA"] * 2
+    assert lake.sql("SELECT * FROM d ORDER BY customer").columns == ["customer", "spent", "twice"]
+    lake.sql("INSERT INTO o VALUES (9, 'ann', 1, NULL)")
+    refresh(lake, "d")
