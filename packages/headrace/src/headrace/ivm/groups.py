@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from headrace.ivm.changeset import WEIGHT, Changes
 from headrace.ivm.evaluate import with_keys
-from headrace.ivm.layout import COUNT, Grouped
+from headrace.ivm.layout import COUNT, Grouped, LiveRows
 from headrace.ivm.stages import Stages
 from headrace.ivm.state import select_named
 from headrace.names import quote
@@ -32,6 +32,18 @@ def affected(stages: Stages, keys: tuple[Expression, ...], rows: DataFrame, belo
     same = [f"{quote(key.name)} <=> __hr_a{i}" for i, key in enumerate(keys)]
     few = below.local is not None
     return candidates.join(F.broadcast(touched) if few else touched, F.expr(" AND ".join(same)), "left_semi")
+
+
+def touched_groups(stages: Stages, stored: LiveRows, grouped: Grouped, below: Changes) -> DataFrame:
+    """The stored groups that the changes can touch; also others, where leaving those out would save nothing."""
+    if stored.in_driver or grouped.is_global or below.local is None:
+        return stored.rows
+    keys = [key.text for key in grouped.aggregate.keys]
+    names = [name for name, _ in grouped.key_columns]
+    candidates = stages.narrowed(stored.rows, names, below, keys)
+    touched = below.rows.selectExpr(*(f"{text} AS __hr_a{i}" for i, text in enumerate(keys)))
+    same = " AND ".join(f"{name} <=> __hr_a{i}" for i, name in enumerate(names))
+    return candidates.join(F.broadcast(touched), F.expr(same), "left_semi")
 
 
 def folded_or_anew(

@@ -10,6 +10,7 @@ Hidden columns come first, so that Delta keeps statistics for them whatever the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
@@ -158,6 +159,14 @@ def group_values(states: DataFrame, grouped: Grouped) -> DataFrame:
     keys = [f"{name} AS {quote(key.name)}" for name, key in grouped.key_columns]
     calls = [f"CAST({s.finish} AS {s.call.type}) AS {quote(s.call.name)}" for s in grouped.states]
     return there.selectExpr(*keys, *calls)
+
+
+@dataclass(frozen=True)
+class LiveRows:
+    """The live rows of a storage table; `in_driver` when they are few, and held there."""
+
+    rows: DataFrame
+    in_driver: bool
 
 
 def live_rows(stored: DataFrame, *, tombstones: bool = True) -> DataFrame:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from headrace import optimisations
 from headrace.ivm.changeset import WEIGHT, Changes
 from headrace.ivm.evaluate import Leaf, evaluate, values
-from headrace.ivm.layout import Grouped, folds_exactly, group_values, grouped_layout
+from headrace.ivm.layout import Grouped, LiveRows, folds_exactly, group_values, grouped_layout
 from headrace.ivm.narrowing import one_of
 from headrace.ivm.sharing import canonical
 from headrace.ivm.sources import SourceRange, read_version, relation_changes, relation_rows
@@ -37,7 +37,7 @@ STATE_ROWS = 500_000
 """From so many source rows on, the groups of an aggregate inside a query are kept."""
 
 Operator = TypeVar("Operator")
-Kept = Callable[[Aggregate], DataFrame | None]
+Kept = Callable[[Aggregate], LiveRows | None]
 Rule = Callable[["Stages", Operator], Changes | None]
 
 
@@ -102,7 +102,7 @@ class Stages:
             plan_at(node, self.new_date), lambda relation: self._read(relation, old=False), self._new_groups
         )
 
-    def state_table(self, node: Aggregate) -> DataFrame | None:
+    def state_table(self, node: Aggregate) -> LiveRows | None:
         """The stored groups of an inner aggregate at the old frontier, if they are kept."""
         found = self._stored_groups(node)
         if found is None and self._may_be_kept(node) and self.size(node) >= STATE_ROWS:
@@ -113,7 +113,7 @@ class Stages:
         if not isinstance(node, Aggregate):
             return None
         stored = self._stored_groups(node)
-        return None if stored is None else group_values(stored, Grouped(aggregate=node, finish=()))
+        return None if stored is None else group_values(stored.rows, Grouped(aggregate=node, finish=()))
 
     def _new_groups(self, node: Node) -> DataFrame | None:
         """From the state table and, where its sources changed, the groups that changed."""
@@ -127,7 +127,7 @@ class Stages:
         groups = self.new_states[state_key(node)][1]
         grouped = Grouped(aggregate=node, finish=())
         if groups is None:
-            return group_values(stored, grouped)
+            return group_values(stored.rows, grouped)
         names = [column.name for column in grouped_layout(grouped).hidden if column.name in groups.columns]
         fresh = groups.select(*names)
         if grouped.is_global:
@@ -135,10 +135,10 @@ class Stages:
         keys = [name for name, _ in grouped.key_columns]
         touched = fresh.select(*(F.col(name).alias(f"__hr_t{name}") for name in keys))
         same = F.expr(" AND ".join(f"{name} <=> __hr_t{name}" for name in keys))
-        kept = stored.select(*names).join(F.broadcast(touched), same, "left_anti")
+        kept = stored.rows.select(*names).join(F.broadcast(touched), same, "left_anti")
         return group_values(kept.union(fresh), grouped)
 
-    def _stored_groups(self, node: Aggregate) -> DataFrame | None:
+    def _stored_groups(self, node: Aggregate) -> LiveRows | None:
         return self._kept(node) if self._may_be_kept(node) else None
 
     def _may_be_kept(self, node: Aggregate) -> bool:

@@ -15,6 +15,7 @@ from headrace.ivm.evaluate import Leaf, Read, evaluate, values
 from headrace.ivm.keeping import kept_rows, stored_texts
 from headrace.ivm.layout import (
     Layout,
+    LiveRows,
     cut_rows,
     grouped_root,
     layout_of,
@@ -68,7 +69,7 @@ def changes_of(
         if found is None:
             return None
         return Computed(found.rows, "RECOMPUTE_KEYS" if found.recomputed else "FOLD_STATE")
-    result = bag.refresh(stages, plan, layout, live, sequence)
+    result = bag.refresh(stages, plan, layout, live.rows, sequence)
     if result is None:
         return None
     return Computed(result.rows, "APPEND" if result.appends_only else "REPLACE_ROWS", result.removals)
@@ -82,17 +83,18 @@ def live_table(
     counts: tuple[int, int],
     *,
     local: bool,
-) -> DataFrame:
+) -> LiveRows:
     """The live rows of a storage table, `at` a path and version, with so many live rows and tombstones; those of a
     small one as local rows, which saves Spark a scan, an anti-join and their jobs."""
     live, tombstones = counts
     if local and live + 2 * tombstones <= stages_module.LOCAL_ROWS and committable(layout.columns):
         try:
             rows = live_local(for_delta(logs.rows(*at), layout.columns))
-            return spark.createDataFrame(rows, schema=schema_text(layout.columns)).coalesce(1)
+            found = spark.createDataFrame(rows, schema=schema_text(layout.columns)).coalesce(1)
+            return LiveRows(found, in_driver=True)
         except (ValueError, OverflowError):
             pass  # A date beyond the year 9999 in a file's statistics: Python has none. Spark reads it.
-    return live_rows(read_delta(spark, logs, *at), tombstones=tombstones > 0)
+    return LiveRows(live_rows(read_delta(spark, logs, *at), tombstones=tombstones > 0), in_driver=False)
 
 
 def taken_over(

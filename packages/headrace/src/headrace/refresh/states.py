@@ -30,7 +30,8 @@ from headrace.catalog.records import DynamicTable, Frontier
 from headrace.errors import HeadraceError
 from headrace.ivm import stages as stages_module
 from headrace.ivm.evaluate import evaluate
-from headrace.ivm.layout import KEY, WEIGHT, Grouped, Layout, grouped_layout, live_rows, schema_text
+from headrace.ivm.layout import KEY, WEIGHT, Grouped, Layout, LiveRows, grouped_layout, live_rows, schema_text
+from headrace.ivm.matching import kept_aggregates
 from headrace.ivm.rules import grouped as grouped_rule
 from headrace.ivm.sources import read_delta
 from headrace.ivm.stages import Stages, state_key
@@ -85,9 +86,9 @@ class StateTables:
 
     def kept(self, at: Frontier, off: frozenset[str]) -> stages_module.Kept:
         """How to find the live groups of an aggregate, if there are any at this frontier."""
-        seen: dict[str, DataFrame | None] = {}
+        seen: dict[str, LiveRows | None] = {}
 
-        def find(node: Aggregate) -> DataFrame | None:
+        def find(node: Aggregate) -> LiveRows | None:
             key = state_key(node)
             if key not in seen:
                 found = self.find(node)
@@ -159,8 +160,8 @@ class StateTables:
 
     def _aggregates(self) -> list[Aggregate]:
         plan = self._table.query.plan
-        nodes = [node for node in walk(plan.root) if isinstance(node, Aggregate)] if plan is not None else []
-        return list({state_key(node): node for node in nodes}.values())
+        nodes = kept_aggregates(plan.root) if plan is not None else []
+        return list({state_key(node): node for _, node in nodes}.values())
 
     def _or_none(self, node: Aggregate, work: Callable[[], None]) -> None:
         """Do it, or have no state table for this aggregate."""
@@ -181,7 +182,7 @@ class StateTables:
         paths = {sources[below.source].path for below in walk(node) if isinstance(below, Relation)}
         return {source.path: f"{source.table_id}@{source.version}" for source in at.sources if source.path in paths}
 
-    def _live(self, node: Aggregate, found: StateTable, *, local: bool) -> DataFrame:
+    def _live(self, node: Aggregate, found: StateTable, *, local: bool) -> LiveRows:
         note = found.note
         return live_table(
             self._spark,

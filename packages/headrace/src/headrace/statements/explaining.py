@@ -9,7 +9,9 @@ import pyarrow as pa
 from headrace.catalog.records import DynamicTable, Frontier
 from headrace.errors import NotFound
 from headrace.ivm.layout import Grouped, grouped_root, layout_of
+from headrace.ivm.matching import kept_aggregates
 from headrace.ivm.rules.top import top_root
+from headrace.ivm.stages import state_key
 from headrace.plan import nodes
 from headrace.plan.explain import tree
 from headrace.plan.query import Query, shown_rows
@@ -78,9 +80,13 @@ def _state_tables(context: Context, table: DynamicTable, frontier: Frontier | No
     states = StateTables(context.spark, context.logs, table, context.progress)
     plan = table.query.plan
     lines = tree(plan.root, tuple(source.name for source in table.query.sources)) if plan is not None else []
+    kept = kept_aggregates(plan.root) if plan is not None else []
     found = []
     for node, state in states.all():
-        text = next(f"{line.operator} {line.detail}" for line in lines if line.node is node)
+        owner = next(owner for owner, aggregate in kept if state_key(aggregate) == state_key(node))
+        text = next(f"{line.operator} {line.detail}" for line in lines if line.node is owner)
+        if not isinstance(owner, nodes.Aggregate):
+            text = f"keys of the {text}"
         if not state.note.worth_keeping:
             value = "not kept: nearly as many groups as source rows"
         else:

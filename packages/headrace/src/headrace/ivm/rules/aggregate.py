@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 
 from headrace.ivm.changeset import WEIGHT, Changes, net, weighted
 from headrace.ivm.evaluate import aggregate
-from headrace.ivm.groups import affected, folded_or_anew, state_columns, whole_states
-from headrace.ivm.layout import COUNT, Grouped, folds_exactly, grouped_layout
+from headrace.ivm.groups import affected, folded_or_anew, state_columns, touched_groups, whole_states
+from headrace.ivm.layout import COUNT, Grouped, LiveRows, folds_exactly, grouped_layout
 from headrace.ivm.rules.grouped import beside_stored
 from headrace.ivm.stages import Stages, names_of, state_key
 from headrace.names import quote
@@ -46,10 +46,9 @@ def changes(stages: Stages, node: Aggregate) -> Changes | None:
     return None if found is None else Changes(_pairs(found[0], node, grouped), insert_only=False)
 
 
-def _from_state_table(stages: Stages, grouped: Grouped, stored: DataFrame, below: Changes) -> Changes | None:
+def _from_state_table(stages: Stages, grouped: Grouped, stored: LiveRows, below: Changes) -> Changes | None:
     node = grouped.aggregate
-    names = [name for name, _ in grouped.key_columns]
-    live = stages.narrowed(stored, names, below, [key.text for key in node.keys])
+    live = touched_groups(stages, stored, grouped, below)
     layout = grouped_layout(grouped)
     found = folded_or_anew(stages, grouped, below, lambda deltas: beside_stored(deltas, live, grouped, layout))
     if found is None:
@@ -77,8 +76,9 @@ def _beside(deltas: DataFrame, old: DataFrame, grouped: Grouped) -> DataFrame:
 
 def _pairs(groups: DataFrame, node: Aggregate, grouped: Grouped) -> DataFrame:
     """For each group that changed: its old row with weight −1 and its new row with weight +1, where there are such."""
-    kept = [COUNT, *(column.name for column in state_columns(grouped))]
-    same = " AND ".join(f"o_{name} <=> {name}" for name in kept)
+    # A group of which only the number of rows changed has the values it had.
+    same = [f"o_{column.name} <=> {column.name}" for column in state_columns(grouped)]
+    same.append(f"(coalesce(o_{COUNT}, 0L) > 0) = ({COUNT} > 0)")
     old = _values(grouped, "o_", [state.finish_old for state in grouped.states])
     new = _values(grouped, "", [state.finish for state in grouped.states])
     # Without keys there is one group, also when it has no rows.
@@ -90,7 +90,7 @@ def _pairs(groups: DataFrame, node: Aggregate, grouped: Grouped) -> DataFrame:
         f"CASE WHEN {stays} THEN struct({new}, 1 AS {WEIGHT}) END), "
         "r -> r IS NOT NULL))"
     )
-    return groups.where(f"NOT ({same})").selectExpr(pair).select(*names_of(node), WEIGHT)
+    return groups.where(f"NOT ({' AND '.join(same)})").selectExpr(pair).select(*names_of(node), WEIGHT)
 
 
 def _values(grouped: Grouped, prefix: str, finishes: list[str]) -> str:

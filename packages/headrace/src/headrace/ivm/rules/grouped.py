@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from headrace.ivm.groups import folded_or_anew, state_columns, whole_states
-from headrace.ivm.layout import BORN, COUNT, KEY, ROW, VISIBLE, Grouped, Layout
+from headrace.ivm.groups import folded_or_anew, state_columns, touched_groups, whole_states
+from headrace.ivm.layout import BORN, COUNT, KEY, ROW, VISIBLE, Grouped, Layout, LiveRows
 from headrace.ivm.layout import WEIGHT as STORED_WEIGHT
 from headrace.ivm.stages import Stages
 from headrace.names import quote
@@ -41,14 +41,16 @@ def whole(rows: DataFrame, grouped: Grouped, plan: Plan, layout: Layout, sequenc
 
 
 def refresh(
-    stages: Stages, grouped: Grouped, plan: Plan, layout: Layout, live: DataFrame, sequence: int
+    stages: Stages, grouped: Grouped, plan: Plan, layout: Layout, live: LiveRows, sequence: int
 ) -> GroupedResult | None:
     """Storage rows to append for the changes since the old frontier; None when nothing below changed."""
     grouped = _on_the_new_day(grouped, stages)
-    below = stages.changes(grouped.aggregate.child)
+    # Over many groups, it pays to know the keys of the changes before looking those up.
+    below = (stages.changes if live.in_driver else stages.materialized)(grouped.aggregate.child)
     if below is None:
         return None
-    found = folded_or_anew(stages, grouped, below, lambda deltas: beside_stored(deltas, live, grouped, layout))
+    stored = touched_groups(stages, live, grouped, below)
+    found = folded_or_anew(stages, grouped, below, lambda deltas: beside_stored(deltas, stored, grouped, layout))
     if found is None:
         return None
     groups, recomputed = found

@@ -5,10 +5,11 @@
     Δ(L ⋉ R)  =  ΔL ⋉ R_new  +  the rows of A with n = 0, n' > 0  −  those with n > 0, n' = 0
     the same with ▷ for the anti join, signs reversed
     many rows:   ΔL ⋉ R_new  +  (A ⋉ R_new)  −  (A ⋉ R_old)
+    kept keys:   ΔL ⋉ δ(R)_new  +  L_old ⋈ Δδ(R)               (ivm/matching.py)
 
-State:    none; both sides are Delta versions.
-Cost:     one join for a changed left side; for a changed right side, one to find A and one that starts from it (two
-          when A is large).
+State:    over big sources, the keys of R with their numbers of rows, in a state table; otherwise none.
+Cost:     one join for a changed left side; for a changed right side, one with the keys that come and go. Without a
+          state table, one to find A and one that starts from it (two when A is large).
 Requires: a deterministic condition. It needs no equality: the null-aware condition of NOT IN is a condition like
           any other.
 """
@@ -25,6 +26,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from headrace.ivm.changeset import WEIGHT, Changes, net_if_comparable, weighted
 from headrace.ivm.evaluate import join, joined
+from headrace.ivm.matching import matched_keys
 from headrace.ivm.stages import Stages, names_of
 from headrace.optimisations import COUNTED_MATCHES
 from headrace.plan.nodes import OuterJoin, SemiJoin
@@ -33,8 +35,9 @@ BEFORE, AFTER = "__hr_before", "__hr_after"
 _ID = "__hr_id"
 
 Apply = Callable[[DataFrame, DataFrame], DataFrame]
-FromMatches = Callable[[DataFrame, Changes], list[DataFrame]]
-"""From the rows of A, with BEFORE and AFTER (whether they have a match), and ΔR: the terms of the changeset."""
+FromMatches = Callable[[DataFrame, DataFrame, Changes], list[DataFrame]]
+"""The terms that come from ΔR, from three things: rows of L_old with BEFORE and AFTER (whether they have a match), at
+least those for which the two differ; rows of L_old, at least those that match a row of ΔR; ΔR."""
 
 
 def changes(stages: Stages, node: SemiJoin) -> Changes | None:
@@ -45,7 +48,7 @@ def changes(stages: Stages, node: SemiJoin) -> Changes | None:
         left,
         right,
         apply=lambda rows, other: join(rows, other, node),
-        from_matches=lambda matches, _: [flips(matches, node)],
+        from_matches=lambda matches, _rows, _changes: [flips(matches, node)],
     )
     if not terms:
         return None
@@ -77,21 +80,39 @@ def linear_in_left(
     from_matches: FromMatches,
 ) -> list[DataFrame]:
     """The changes of an operator that, with its right side fixed, treats each row of its left side by itself."""
+    keys = matched_keys(node) if stages.uses(COUNTED_MATCHES) else None
+    if keys is not None and stages.state_table(keys) is None:
+        keys = None
+    # First of all: the new keys are the stored ones and these.
+    moved = stages.materialized(keys) if keys is not None else None
     terms: list[DataFrame] = []
     if left is not None:
-        terms.append(apply(left.rows, stages.narrowed(stages.new(node.right), node.right_keys, left, node.left_keys)))
+        other = stages.new(keys if keys is not None and isinstance(node, SemiJoin) else node.right)
+        terms.append(apply(left.rows, stages.narrowed(other, node.right_keys, left, node.left_keys)))
     if right is None:
         return terms
     candidates = stages.narrowed(stages.old(node.left), node.left_keys, right, node.right_keys)
+    if keys is not None:
+        return terms + from_matches(_flipped(stages, node, moved, candidates), candidates, right)
     touched = stages.materialize(Changes(weighted(joined(candidates, right.rows, node, "left_semi"), 1), True))
     if touched is None:
         return terms
     old = stages.narrowed(stages.old(node.right), node.right_keys, touched, node.left_keys)
     if touched.local is not None and stages.uses(COUNTED_MATCHES):
-        return terms + from_matches(_matches(stages, node, touched, old, right), right)
+        matches = _matches(stages, node, touched, old, right)
+        return terms + from_matches(matches, matches, right)
     new = stages.narrowed(stages.new(node.right), node.right_keys, touched, node.left_keys)
     rows = touched.rows.drop(WEIGHT)
     return [*terms, apply(weighted(rows, 1), new), apply(weighted(rows, -1), old)]
+
+
+def _flipped(stages: Stages, node: SemiJoin | OuterJoin, changed: Changes | None, candidates: DataFrame) -> DataFrame:
+    """The rows of the left side whose key comes or goes on the right."""
+    columns = [*names_of(node.left), f"{WEIGHT} < 0 AS {BEFORE}", f"{WEIGHT} > 0 AS {AFTER}"]
+    if changed is None:
+        return candidates.limit(0).withColumn(WEIGHT, F.lit(0)).selectExpr(*columns)
+    some = stages.narrowed(candidates, node.left_keys, changed, node.right_keys)
+    return joined(some, changed.rows, node, "inner").selectExpr(*columns)
 
 
 def _matches(stages: Stages, node: SemiJoin | OuterJoin, touched: Changes, old: DataFrame, right: Changes) -> DataFrame:
