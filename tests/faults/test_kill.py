@@ -21,8 +21,8 @@ from headrace.refresh.recovery import INTERRUPTED
 
 WORKER = Path(__file__).with_name("worker.py")
 REFRESH_POINTS = (
-    "refresh-start", "after-lease", "after-frontier", "after-intent", "after-compute", "after-commit", "before-finish",
-    "after-finish",
+    "refresh-start", "after-lease", "after-frontier", "after-intent", "after-compute", "before-state-tables",
+    "after-commit", "before-finish", "after-finish",
 )  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def test_kill_at_every_failpoint(folder: Path) -> None:
     for number, point in enumerate(REFRESH_POINTS):
         answers = run(folder, "settle", "history", f"change {100 + number}", f"fail {point}", "refresh", dies=True)
         verdict = settled(answers[0])
-        if before in ("after-commit", "before-finish", "after-finish"):
+        if before in ("before-state-tables", "after-commit", "before-finish", "after-finish"):
             # The commit was there: the start-up check recorded the success, nothing was done twice.
             assert verdict["modes"][0] == "NO_DATA", (before, verdict)
         elif before is not None:

@@ -13,6 +13,8 @@ QUERIES = {
     "python_function": "SELECT k, shout(s) AS s FROM t WHERE shout(s) <> 'A!'",
     "time_window": "SELECT window(at, '1 minute').start AS begun, count(*) AS n FROM t GROUP BY window(at, '1 minute')",
     "lists": "SELECT k, listagg(s, ',') WITHIN GROUP (ORDER BY s) AS l, listagg(DISTINCT k) AS d FROM t GROUP BY k",
+    "nested_keys": """SELECT t.id, b.n, rank() OVER (PARTITION BY struct(t.k) ORDER BY t.id) AS r FROM t JOIN
+        (SELECT struct(k) AS k, count(*) AS n FROM t GROUP BY struct(k)) AS b ON struct(t.k) <=> b.k""",
     "ends": "SELECT id, first(s) AS f, last(v) AS l, any_value(k) AS a, mode(s) AS m FROM t GROUP BY id",
 }
 
@@ -53,10 +55,11 @@ def test_the_profile_of_a_refresh(lake: Lake) -> None:
     assert said["cost", "commits"] == "1"
     assert int(said["cost", "bytes read"]) > 0
     changed = next(value for (section, item), value in said.items() if section == "input" and item.endswith(".o"))
-    assert changed.startswith("2 of 5 rows changed, ")
+    assert changed.startswith("2 of 5 rows changed; 2 rows read, from files of ")
     operators = [(item.strip().split()[0], value) for (section, item), value in said.items() if section == "operator"]
     assert ("relation", "rows in: not counted, out: 2; its change feed") in operators
     assert "inner" in dict(operators)
+    assert dict(operators)["aggregate"].startswith("rows in: not counted, out: not counted; 1 group kept; ")
 
 
 def test_a_job_that_is_not_there(lake: Lake) -> None:

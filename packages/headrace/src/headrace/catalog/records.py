@@ -95,6 +95,8 @@ class StepProfile(Frozen):
     rows_in: int | None = None
     rows_out: int | None = None
     """Rows of the changesets that went in and came out, where they were counted."""
+    state_rows: int | None = None
+    """Groups or keys that are kept for it."""
 
 
 class InputProfile(Frozen):
@@ -106,6 +108,9 @@ class InputProfile(Frozen):
     """Estimated: the changed rows times the source's average row."""
     rows: int
     size: int
+    rows_read: int | None = None
+    bytes_opened: int | None = None
+    """Rows that came out of its files, also more than once, and the size of the files that were opened for them."""
 
 
 class Profile(Frozen):

@@ -36,6 +36,8 @@ _LAST_DAY = (datetime.date.max - _EPOCH).days
 
 def one_of(text: str, values: pa.ChunkedArray) -> SparkColumn | None:
     """`text` is one of the values, NULL included when it is among them; None when that cannot be said in few words."""
+    if pa.types.is_nested(values.type):
+        return None
     key = F.expr(text)
     present = pc.drop_null(values.unique())
     if not len(present):
@@ -52,6 +54,8 @@ def one_of(text: str, values: pa.ChunkedArray) -> SparkColumn | None:
 
 def in_range(text: str, values: pa.ChunkedArray) -> SparkColumn | None:
     """`text` is in one of the few ranges that the values lie in; None where there is no such thing to say."""
+    if pa.types.is_nested(values.type):
+        return None
     present = pc.drop_null(values.unique())
     condition = _within(F.expr(text), present) if len(present) else None
     return condition | F.expr(text).isNull() if condition is not None and values.null_count else condition

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from headrace.catalog.records import InputProfile, StepProfile
+from headrace.ivm.layout import grouped_root
+from headrace.ivm.matching import kept_aggregates
 from headrace.ivm.sources import SourceRange
-from headrace.ivm.stages import Stages
+from headrace.ivm.stages import Stages, state_key
 from headrace.plan.explain import tree
-from headrace.plan.nodes import Node, Relation
+from headrace.plan.nodes import Node, Project, Relation, UnionAll
 from headrace.plan.query import Query
 from headrace.refresh.planner import SourceFacts
 from headrace.storage.delta import DeltaLogs
+from headrace.storage.scans import Scan
 
 
 def inputs_of(
@@ -27,15 +30,45 @@ def inputs_of(
     return tuple(found)
 
 
+def with_reads(
+    inputs: tuple[InputProfile, ...], paths: list[str], scans: list[Scan] | None
+) -> tuple[InputProfile, ...]:
+    """The same with what was read of each, whose folders are `paths`."""
+    if scans is None:
+        return inputs
+    return tuple(
+        each.model_copy(
+            update={
+                "rows_read": sum(scan.rows for scan in scans if _is_below(scan.location, path)),
+                "bytes_opened": sum(scan.size for scan in scans if _is_below(scan.location, path)),
+            }
+        )
+        for each, path in zip(inputs, paths, strict=True)
+    )
+
+
+def _is_below(location: str, path: str) -> bool:
+    """Whether a location as Spark writes it, with a scheme, lies in a folder.
+
+    >>> _is_below("file:/lake/t/part-0, file:/lake/t/part-1", "/lake/t"), _is_below("file:/lake/t2/x", "/lake/t")
+    (True, False)
+    """
+    first = location.split(",")[0]
+    return f"{path.rstrip('/')}/" in f"{first}/"
+
+
 def total(values: list[int | None]) -> int | None:
     """The sum, when every part is known."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
 
 
-def steps_of(query: Query, stages: Stages, result_rows: int | None) -> tuple[StepProfile, ...]:
+def steps_of(
+    query: Query, stages: Stages, result_rows: int | None, stored_groups: int | None, kept: dict[str, int]
+) -> tuple[StepProfile, ...]:
     """Each operator with the rows of the changesets around it, as far as they were counted: operators that work row by
-    row run inside the next step, uncounted."""
+    row run inside the next step, uncounted. `stored_groups` is the number of groups at the root, `kept` those of the
+    state tables by their keys."""
     if query.plan is None:
         return ()
 
@@ -46,7 +79,20 @@ def steps_of(query: Query, stages: Stages, result_rows: int | None) -> tuple[Ste
             return result_rows
         if isinstance(node, Relation):
             return stages.sources[node.source].rows
-        return stages.counted.get(id(node))
+        if id(node) in stages.counted:
+            return stages.counted[id(node)]
+        if isinstance(node, Project):
+            return rows_out(node.child)
+        return total([rows_out(child) for child in node.inputs]) if isinstance(node, UnionAll) else None
+
+    grouped = grouped_root(query.plan)
+
+    def state_rows(node: Node) -> int | None:
+        if grouped is not None and node is grouped.aggregate:
+            return stored_groups
+        return next((kept.get(state_key(aggregate)) for owner, aggregate in owners if owner is node), None)
+
+    owners = kept_aggregates(query.plan.root)
 
     root = query.plan.root
     names = tuple(source.name for source in query.sources)
@@ -58,6 +104,7 @@ def steps_of(query: Query, stages: Stages, result_rows: int | None) -> tuple[Ste
             detail=line.detail,
             rows_in=total([rows_out(child) for child in line.node.children]) if line.node.children else None,
             rows_out=rows_out(line.node),
+            state_rows=state_rows(line.node),
         )
         for line in tree(root, names)
     )

@@ -33,7 +33,7 @@ from headrace.catalog.store import Store
 from headrace.errors import HeadraceError, NotFound, RefreshFailed, UserError
 from headrace.ivm.layout import VISIBLE, layout_of, schema_text
 from headrace.ivm.sources import SourceRange
-from headrace.ivm.stages import Stages, Uncertain
+from headrace.ivm.stages import Stages, Uncertain, state_key
 from headrace.names import TableName
 from headrace.optimisations import CHOICE_BY_COST, SMALL_COMMITS
 from headrace.plan.definitions import redefined
@@ -47,13 +47,14 @@ from headrace.refresh.fold import clustered, fold, fold_is_due, partition_column
 from headrace.refresh.frontier import Candidate, Choice, Offer, choose
 from headrace.refresh.lease import held_lease
 from headrace.refresh.planner import Decision, SourceFacts, decide, has_choice, weighed
-from headrace.refresh.profile import inputs_of, steps_of, total
+from headrace.refresh.profile import inputs_of, steps_of, total, with_reads
 from headrace.refresh.states import StateTables
 from headrace.refresh.stored import CommitNote, Stored, app_id, as_source, read_note, read_stored
 from headrace.storage.arrow import committable, for_delta
 from headrace.storage.delta import DeltaLogs, require_sequence
 from headrace.storage.errors import short_message
 from headrace.storage.meter import Meter
+from headrace.storage.scans import scans_of
 
 KEEP_ROWS = "KEEP_ROWS"
 """The technique of a replaced query that took over the stored rows."""
@@ -295,6 +296,8 @@ class Runner:
         if table.stale_reason is not None:
             self._reloaded(table)
         inputs = inputs_of(self._logs, look.facts, decision.ranges)
+        scans = scans_of(self._spark, meter.jobs())
+        inputs = with_reads(inputs, [source.path for source in look.frontier.sources], scans)
         state_rows, state_bytes = self._logs.statistics(table.storage_path)
         guess = decision.estimate
         profile = Profile(
@@ -410,7 +413,8 @@ class Runner:
             states.advance(stages, look.frontier)
             self._wanted_states[table.id] = list(stages.wanted_states.values())
             changed_rows = (done.rows_inserted or 0) + (done.rows_deleted or 0)
-            return done, steps_of(table.query, stages, changed_rows)
+            kept_groups = {state_key(node): found.note.live_rows or 0 for node, found in states.all()}
+            return done, steps_of(table.query, stages, changed_rows, done.live_rows, kept_groups)
         finally:
             stages.close()
 

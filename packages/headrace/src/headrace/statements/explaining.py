@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 
-from headrace.catalog.records import DynamicTable, Frontier
+from headrace.catalog.records import DynamicTable, Frontier, InputProfile, StepProfile
 from headrace.errors import NotFound
 from headrace.ivm.layout import Grouped, grouped_root, layout_of
 from headrace.ivm.matching import kept_aggregates
@@ -138,19 +138,27 @@ def describe_job(context: Context, statement: sql.DescribeJob) -> Result:
         ("state", "stored rows", profile.state_rows),
         ("state", "stored bytes", profile.state_bytes),
     ]
-    texts += [
-        ("input", each.name, f"{_number(each.changed_rows)} of {each.rows} rows changed, {each.size} bytes in all")
-        for each in profile.inputs
-    ]
+    texts += [("input", each.name, _input(each)) for each in profile.inputs]
     texts += [
         (
             "operator",
             f"{'  ' * step.depth}{step.operator} {step.detail}".rstrip(),
-            f"rows in: {_number(step.rows_in)}, out: {_number(step.rows_out)}; {_RULES.get(step.kind, '')}",
+            f"rows in: {_number(step.rows_in)}, out: {_number(step.rows_out)}; {_kept(step)}{_RULES[step.kind]}",
         )
         for step in profile.steps
     ]
     return from_rows(_EXPLAIN, [(section, item, str(value)) for section, item, value in texts if value is not None])
+
+
+def _input(each: InputProfile) -> str:
+    read = "" if each.rows_read is None else f"{each.rows_read} rows read, from files of {each.bytes_opened} bytes; "
+    return f"{_number(each.changed_rows)} of {each.rows} rows changed; {read}{each.size} bytes in all"
+
+
+def _kept(step: StepProfile) -> str:
+    return (
+        "" if step.state_rows is None else f"{step.state_rows} {'group' if step.state_rows == 1 else 'groups'} kept; "
+    )
 
 
 def _number(value: int | None) -> str:

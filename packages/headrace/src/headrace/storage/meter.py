@@ -32,12 +32,16 @@ class Meter:
             for key in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
                 self._context.setLocalProperty(key, None)
 
+    def jobs(self) -> list[int]:
+        """The ids of the jobs started."""
+        return [] if self._context is None else list(self._context.statusTracker().getJobIdsForGroup(self._name))
+
     def readings(self) -> dict[str, int]:
         """Jobs started, and bytes and rows that their stages read."""
         if self._context is None:
             return {}
         tracker = self._context.statusTracker()
-        jobs = list(tracker.getJobIdsForGroup(self._name))
+        jobs = self.jobs()
         totals = {"spark_jobs": len(jobs), "bytes_read": 0, "rows_read": 0}
         store = self._context._jsc.sc().statusStore()
         for job in jobs:

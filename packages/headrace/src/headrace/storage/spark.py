@@ -146,6 +146,8 @@ def spark_configuration(settings: Settings, jars: Sequence[Path], archive: Path 
         "spark.ui.showConsoleProgress": "false",
         # The default of 50 makes every look at a small table's log a 50-task job: measured at 5 to 7 times the time.
         "spark.databricks.delta.snapshotPartitions": "1",
+        # Whole paths in the record of executed plans: the profile of a refresh goes by them.
+        "spark.sql.maxMetadataStringLength": "1000",
         # Files are named one by one where they are on this machine: looking at a few hundred takes no job.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "512",
         # Optional beside each commit; without it a small commit took 0.18 s, not 0.30, and the next read 1.0, not 1.5.
