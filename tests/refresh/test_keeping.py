@@ -101,3 +101,14 @@ def test_a_renamed_and_an_added_column(lake: Lake) -> None:
     assert lake.sql("SELECT * FROM d ORDER BY customer").columns == ["customer", "spent", "twice"]
     lake.sql("INSERT INTO o VALUES (9, 'ann', 1, NULL)")
     refresh(lake, "d")
+
+
+def test_a_renamed_column_of_the_source_is_not_new(lake: Lake) -> None:
+    lake.sql(f"{ORDERS}; ALTER TABLE o SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    lake.sql("CREATE DYNAMIC TABLE d AS SELECT id FROM o; ALTER TABLE o RENAME COLUMN note TO remark")
+    _, rows = replaced(lake, "SELECT id, remark FROM o")
+    assert [row["technique"] for row in rows] == ["FULL"]
+    assert lake.sql("SELECT remark FROM d ORDER BY id").rows == [("a",), (None,), ("total_1",)]
+    lake.sql("ALTER TABLE o DROP COLUMN remark; ALTER TABLE o ADD COLUMNS (remark STRING)")
+    assert refresh(lake, "d")["refresh_mode"] == "FULL"
+    assert lake.sql("SELECT remark FROM d").rows == [(None,)] * 3

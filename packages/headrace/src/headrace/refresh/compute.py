@@ -109,7 +109,7 @@ def taken_over(
     def is_new(index: int, column: str) -> bool:
         source = after.query.sources[index]
         version = frontier.version_of(source.path)
-        if source.kind != "table" or version is None:
+        if source.kind != "table" or version is None or logs.snapshot(source.path).renames_columns:
             return False
         return column.lower() not in {name.lower() for name in read_delta(spark, logs, source.path, version).columns}
 

@@ -44,7 +44,7 @@ class Snapshot:
     version: int
     table_id: str
     columns: tuple[tuple[str, str], ...]
-    """Column names with their types, as the log spells them."""
+    """Column names with their types, as the log spells them, and the name in the files where that is another."""
     properties: dict[str, str]
 
     def digest(self, columns: tuple[str, ...] | None) -> str:
@@ -52,6 +52,11 @@ class Snapshot:
         wanted = None if columns is None else {name.lower() for name in columns}
         kept = sorted((n.lower(), t) for n, t in self.columns if wanted is None or n.lower() in wanted)
         return hashlib.sha256(json.dumps(kept).encode()).hexdigest()[:16]
+
+    @property
+    def renames_columns(self) -> bool:
+        """Whether a column may have another name in the files: one that is new by name need not be new."""
+        return self.properties.get("delta.columnMapping.mode", "none").lower() != "none"
 
     @property
     def tracks_changes(self) -> bool:
@@ -89,6 +94,13 @@ class Commit:
     user_metadata: str | None
 
 
+def _typed(field: dict[str, Any]) -> str:
+    """A column's type; a column that was dropped and added again, or renamed, has a name of its own in the files."""
+    stored_as = field.get("metadata", {}).get("delta.columnMapping.physicalName", field["name"])
+    typed = json.dumps(field["type"])
+    return typed if stored_as == field["name"] else f"{typed} AS {stored_as}"
+
+
 class DeltaLogs:
     """Opened logs, kept and updated: a repeated look at an unchanged table costs two looks at the file system."""
 
@@ -109,7 +121,7 @@ class DeltaLogs:
                 return seen[1]
             metadata = table.metadata()
             schema = json.loads(table.schema().to_json())
-            columns = tuple((field["name"], json.dumps(field["type"])) for field in schema["fields"])
+            columns = tuple((field["name"], _typed(field)) for field in schema["fields"])
             found = Snapshot(path, table.version(), str(metadata.id), columns, dict(metadata.configuration))
             self._snapshots[path] = (table, found)
             return found
