@@ -13,6 +13,7 @@ QUERIES = {
     "python_function": "SELECT k, shout(s) AS s FROM t WHERE shout(s) <> 'A!'",
     "time_window": "SELECT window(at, '1 minute').start AS begun, count(*) AS n FROM t GROUP BY window(at, '1 minute')",
     "lists": "SELECT k, listagg(s, ',') WITHIN GROUP (ORDER BY s) AS l, listagg(DISTINCT k) AS d FROM t GROUP BY k",
+    "nested_columns": "SELECT id, struct(k, s) AS pair, array(k, v) AS list, CAST(s AS BINARY) AS bytes FROM t",
     "nested_keys": """SELECT t.id, b.n, rank() OVER (PARTITION BY struct(t.k) ORDER BY t.id) AS r FROM t JOIN
         (SELECT struct(k) AS k, count(*) AS n FROM t GROUP BY struct(k)) AS b ON struct(t.k) <=> b.k""",
     "ends": "SELECT id, first(s) AS f, last(v) AS l, any_value(k) AS a, mode(s) AS m FROM t GROUP BY id",
