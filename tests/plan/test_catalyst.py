@@ -212,7 +212,7 @@ INCREMENTAL = [
 ]
 
 FULL = [
-    ("SELECT id FROM a ORDER BY id LIMIT 3", "LIMIT"),
+    ("SELECT id FROM a ORDER BY id LIMIT 3", "LIMIT inside the query, or without an ORDER BY over result columns"),
     ("SELECT id FROM a OFFSET 1000", "OFFSET"),
     ("SELECT a.id, (SELECT y FROM b WHERE b.id = a.id) AS y FROM a WHERE id > 100",
      "correlated scalar subquery that may return several rows"),

@@ -52,7 +52,7 @@ def test_rows_are_kept(lake: Lake, before: str, after: str) -> None:
     refresh(lake, "d")
     lake.sql("INSERT INTO o VALUES (6, 'bob', 8, 'c')")
     message, rows = replaced(lake, after)
-    assert "kept, with the new columns computed from them" in message
+    assert "kept and its columns computed from them" in message
     assert [row["technique"] for row in rows] == ["KEEP_ROWS", rows[-1]["technique"]]
     assert rows[0]["reason"].startswith("The query was replaced. Its columns were computed from the stored rows")
     assert rows[-1]["refresh_mode"] == "INCREMENTAL"
@@ -88,7 +88,7 @@ def test_a_column_that_is_new_in_the_source(lake: Lake) -> None:
 def test_rows_that_do_not_tell_are_computed(lake: Lake, before: str, after: str) -> None:
     lake.sql(f"{ORDERS}; CREATE DYNAMIC TABLE d AS {before}")
     message, rows = replaced(lake, after)
-    assert "replaced with" in message
+    assert "computed from the sources" in message
     assert [(row["technique"], row["reason"]) for row in rows] == [("FULL", "The query was replaced.")]
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace import Lake
 from headrace.errors import HeadraceError
+from headrace.refresh.retention import Need
+from headrace.statements import vacuuming
 
 
 def refresh(lake: Lake, name: str = "d", *, expected: str = "EQUAL") -> dict[str, Any]:
@@ -85,6 +90,30 @@ def test_vacuum_never_passes_a_frontier(d: Lake) -> None:
     assert refresh(d)["refresh_mode"] == "INCREMENTAL"
     assert d.sql("VACUUM t RETAIN 0 HOURS").rows[0][1:] == (0, None)
     assert refresh(d)["refresh_mode"] == "NO_DATA"
+
+
+def test_vacuum_retains_what_it_says(d: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(d._context.locate(d.sql("SELECT current_schema()").rows[0][0], "t").source.path)
+
+    def aged(days: int) -> Path:
+        found = folder / f"left-over-{days}.parquet"
+        found.write_bytes(b"")
+        os.utime(found, (time.time() - days * 86400,) * 2)
+        return found
+
+    old = {days: aged(days) for days in (6, 9, 12)}
+    assert d.sql("VACUUM t RETAIN 240 HOURS").rows[0][1:] == (240, None)
+    assert [days for days, path in old.items() if path.exists()] == [6, 9]
+    monkeypatch.setattr(vacuuming, "need_of", lambda *_: Need("reader", 230))
+    assert d.sql("VACUUM t").rows[0][1:] == (230, "reader")
+    assert [days for days, path in old.items() if path.exists()] == [6, 9]
+    monkeypatch.undo()
+    d.sql("VACUUM t")
+    assert [days for days, path in old.items() if path.exists()] == [6]
+    d.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "true")
+    with pytest.raises(HeadraceError, match="less than the table's retention of 168 hours") as caught:
+        d.sql("VACUUM t RETAIN 1 HOURS")
+    assert "retentionDurationCheck" in str(caught.value.hint)
 
 
 def test_vacuum_of_a_dynamic_table(d: Lake) -> None:

@@ -97,6 +97,7 @@ class StepProfile(Frozen):
     """Rows of the changesets that went in and came out, where they were counted."""
     state_rows: int | None = None
     """Groups or keys that are kept for it."""
+    rule: str = ""
 
 
 class InputProfile(Frozen):

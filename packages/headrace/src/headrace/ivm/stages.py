@@ -66,7 +66,7 @@ class Stages:
         """Inner aggregates whose state table moves on: their changed groups, None when there are none."""
         self.wanted_states: dict[str, Aggregate] = {}
         """Inner aggregates over big sources that had no state table to start from."""
-        self._off = off
+        self.off = off
         self.spark = spark
         self.old_date, self.new_date = dates
         self._logs = logs
@@ -90,7 +90,7 @@ class Stages:
         """The rows of the changesets that were held in the driver, by the id of their node, for the profile."""
 
     def uses(self, optimisation: str) -> bool:
-        return optimisation not in self._off
+        return optimisation not in self.off
 
     def old(self, node: Node) -> DataFrame:
         """The node's rows at the old frontier."""

@@ -34,12 +34,13 @@ from headrace.plan.pruning import prune
 from headrace.plan.spelling import NoRule, Speller
 from headrace.plan.types import comparable
 
+_LIMIT = "LIMIT inside the query, or without an ORDER BY over result columns"
 # What has no rule, in the words of someone who wrote the query.
 _OPERATORS = {
-    "GlobalLimit": "LIMIT",
-    "LocalLimit": "LIMIT",
+    "GlobalLimit": _LIMIT,
+    "LocalLimit": _LIMIT,
     "Offset": "OFFSET",
-    "Tail": "LIMIT",
+    "Tail": _LIMIT,
     "LateralJoin": "LATERAL subquery",
     "UnionLoop": "WITH RECURSIVE",
     "WithCTE": "WITH RECURSIVE",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.catalog.records import InputProfile, StepProfile
 from headrace.ivm.layout import grouped_root
 from headrace.ivm.matching import kept_aggregates
+from headrace.ivm.rules.texts import rule_texts
 from headrace.ivm.sources import SourceRange
 from headrace.ivm.stages import Stages, state_key
 from headrace.plan.explain import tree
@@ -93,6 +94,7 @@ def steps_of(
         return next((kept.get(state_key(aggregate)) for owner, aggregate in owners if owner is node), None)
 
     owners = kept_aggregates(query.plan.root)
+    rules = rule_texts(query.plan, stages.off)
 
     root = query.plan.root
     names = tuple(source.name for source in query.sources)
@@ -105,6 +107,7 @@ def steps_of(
             rows_in=total([rows_out(child) for child in line.node.children]) if line.node.children else None,
             rows_out=rows_out(line.node),
             state_rows=state_rows(line.node),
+            rule=rules[id(line.node)],
         )
         for line in tree(root, names)
     )

@@ -356,7 +356,12 @@ class Runner:
             reason = look.decision.reason
         except NotFound as missing:
             reason = missing.message
-        rebound = self._rebind(table)
+        try:
+            rebound = self._rebind(table)
+        except UserError as error:
+            error.message = f"{reason} {error.message}"
+            error.hint = error.hint or SOURCE_GONE
+            raise
         self._store.put_table(rebound.model_copy(update={"stale_reason": reason}))
         rebound = rebound.model_copy(update={"stale_reason": reason})
         return rebound, self.outlook(rebound)
@@ -453,31 +458,37 @@ class Runner:
         """Commit these storage rows in place of all there are."""
         assert look.frontier is not None
         rows = clustered(whole, table)
-        before = look.stored.note.visible_rows if look.stored.note is not None else None
-        note = CommitNote(
-            sequence=look.stored.sequence + 1,
-            frontier=look.frontier,
-            rows_inserted=None,
-            rows_deleted=0 if look.stored.sequence == 0 else before,
-            live_rows=None,
-            visible_rows=None,
-            tombstones=0,
-            appends_since_fold=0,
-            job_id=job_id,
-            mode="FULL",
-            technique=technique,
-            reason=reason,
-            generation=table.generation,
-        )
-        failpoints.reach("after-compute")
-        failpoints.watch_for_file("mid-write", table.storage_path)
-        self._write(rows, table, note, "overwrite")
+        hides = layout_of(table.query).hides_groups
+        if hides:
+            # The commit itself must say how many of its rows can be seen.
+            rows = rows.persist()
+        try:
+            note = CommitNote(
+                sequence=look.stored.sequence + 1,
+                frontier=look.frontier,
+                rows_inserted=None,
+                rows_deleted=look.stored.note.visible_rows if look.stored.note is not None else None,
+                live_rows=None,
+                visible_rows=rows.where(VISIBLE).count() if hides else None,
+                tombstones=0,
+                appends_since_fold=0,
+                job_id=job_id,
+                mode="FULL",
+                technique=technique,
+                reason=reason,
+                generation=table.generation,
+            )
+            if look.stored.sequence == 0:
+                note = replace(note, rows_deleted=0)
+            failpoints.reach("after-compute")
+            failpoints.watch_for_file("mid-write", table.storage_path)
+            self._write(rows, table, note, "overwrite")
+        finally:
+            if hides:
+                rows.unpersist()
         self._logs.forget(table.storage_path)
         written = self._logs.history(table.storage_path, 1)[0].rows
-        visible = written
-        if layout_of(table.query).hides_groups:
-            stored = self._spark.read.format("delta").load(table.storage_path)
-            visible = stored.where(VISIBLE).count()
+        visible = note.visible_rows if hides else written
         return replace(note, rows_inserted=visible, live_rows=written, visible_rows=visible)
 
     def _commits_itself(self, table: DynamicTable) -> bool:

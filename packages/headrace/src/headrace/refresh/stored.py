@@ -85,7 +85,7 @@ def read_stored(logs: DeltaLogs, table: DynamicTable) -> Stored:
                     note,
                     live_rows=commit.rows,
                     visible_rows=commit.rows if note.visible_rows is None else note.visible_rows,
-                    rows_inserted=commit.rows,
+                    rows_inserted=commit.rows if note.visible_rows is None else note.visible_rows,
                 )
             return Stored(version, sequence, note, None)
         if note is not None:

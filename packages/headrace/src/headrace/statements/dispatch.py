@@ -99,12 +99,14 @@ def _create_dynamic(context: Context, statement: sql.CreateDynamicTable) -> Resu
     table, record = creating.create(context, statement)
     if record is not None:
         how = f" ({table.query.unsupported}: each refresh is FULL)" if table.query.plan is None else ""
-        verb = "replaced" if existed else "created"
         rows = shown_rows(record.rows_inserted or 0, table.query.cut)
         if record.technique == KEEP_ROWS:
-            kept = f"its {rows} {'row was' if rows == 1 else 'rows were'} kept, with the new columns computed from them"
-            return done(f"Dynamic table {table.table_name} replaced; {kept}.")
-        return done(f"Dynamic table {table.table_name} {verb} with {rows} {'row' if rows == 1 else 'rows'}{how}.")
+            kept = f"its {rows} {'row was' if rows == 1 else 'rows were'} kept and its columns computed from them"
+            return done(f"Dynamic table {table.table_name} replaced; {kept}, without reading a source.")
+        if existed:
+            all_rows = f"{rows} {'row was' if rows == 1 else 'rows were'}"
+            return done(f"Dynamic table {table.table_name} replaced; its {all_rows} computed from the sources{how}.")
+        return done(f"Dynamic table {table.table_name} created with {rows} {'row' if rows == 1 else 'rows'}{how}.")
     if existed and statement.if_not_exists:
         return done(f"Dynamic table {table.table_name} exists already; nothing was done.")
     if existed:

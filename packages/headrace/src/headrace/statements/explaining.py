@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from headrace.catalog.records import DynamicTable, Frontier, InputProfile, StepProfile
 from headrace.errors import NotFound
-from headrace.ivm.layout import Grouped, grouped_root, layout_of
+from headrace.ivm.layout import grouped_root, layout_of
 from headrace.ivm.matching import kept_aggregates
-from headrace.ivm.rules.top import top_root
+from headrace.ivm.rules.texts import rule_texts
 from headrace.ivm.stages import state_key
 from headrace.plan import nodes
 from headrace.plan.explain import tree
@@ -27,22 +27,6 @@ _VERIFY = [
     ("name", pa.string()), ("result", pa.string()), ("rows", pa.int64()), ("missing", pa.int64()),
     ("unexpected", pa.int64()), ("version", pa.int64()), ("source_versions", pa.string()),
 ]  # fmt: skip
-
-_RULES = {
-    "relation": "its change feed",
-    "project": "Δπ(A) = π(ΔA)",
-    "filter": "Δσ(A) = σ(ΔA)",
-    "union_all": "Δ(A + B) = ΔA + ΔB",
-    "explode": "Δ explode(A) = explode(ΔA)",
-    "inner_join": "Δ(L ⋈ R) = ΔL ⋈ R_new + L_old ⋈ ΔR",
-    "outer_join": "Δ(L ⟕ R) = ΔL ⟕ R_new + L_old ⋈ ΔR ± NULLs for first and last matches",
-    "semi_join": "Δ(L ⋉ R) = ΔL ⋉ R_new + the rows of L whose first match comes with ΔR or last one goes",
-    "aggregate": "the affected groups, before and after",
-    "window": "the affected partitions, before and after",
-    "expand": "Δ expand(A) = expand(ΔA)",
-    "values": "never changes",
-}
-_WINNERS = "the stored winners of the affected partitions against Δ; read again where one is lost"
 
 Row = tuple[str, str, str]
 
@@ -65,7 +49,7 @@ def explain_refresh(context: Context, statement: sql.ExplainRefresh) -> Result:
         span = next((r for r in decision.ranges if r.path == fact.new.path), None)
         change = "no change" if span is None or not span.changed else _change(span.rows, span.insert_only)
         rows.append(("source", fact.name, f"version {before} → {fact.new.version}: {change}"))
-    rows += query_rows(table.query)
+    rows += query_rows(table.query, context.runner.off)
     rows += _state_tables(context, table, look.stored.note.frontier if look.stored.note is not None else None)
     if look.stored.note is not None:
         note = look.stored.note
@@ -102,7 +86,7 @@ def explain_incremental(context: Context, statement: sql.ExplainIncremental) -> 
     mode = "INCREMENTAL" if query.plan is not None else "FULL"
     reason = f"No incremental rule: {query.unsupported}." if query.plan is None else "Every operator has a rule."
     rows: list[Row] = [("decision", "would refresh", mode), ("decision", "reason", reason)]
-    return from_rows(_EXPLAIN, rows + query_rows(query))
+    return from_rows(_EXPLAIN, rows + query_rows(query, context.runner.off))
 
 
 def describe_job(context: Context, statement: sql.DescribeJob) -> Result:
@@ -143,7 +127,7 @@ def describe_job(context: Context, statement: sql.DescribeJob) -> Result:
         (
             "operator",
             f"{'  ' * step.depth}{step.operator} {step.detail}".rstrip(),
-            f"rows in: {_number(step.rows_in)}, out: {_number(step.rows_out)}; {_kept(step)}{_RULES[step.kind]}",
+            f"rows in: {_number(step.rows_in)}, out: {_number(step.rows_out)}; {_kept(step)}{step.rule}",
         )
         for step in profile.steps
     ]
@@ -152,7 +136,7 @@ def describe_job(context: Context, statement: sql.DescribeJob) -> Result:
 
 def _input(each: InputProfile) -> str:
     read = "" if each.rows_read is None else f"{each.rows_read} rows read, from files of {each.bytes_opened} bytes; "
-    return f"{_number(each.changed_rows)} of {each.rows} rows changed; {read}{each.size} bytes in all"
+    return f"{_number(each.changed_rows)} changes; {read}{each.rows} rows and {each.size} bytes in all"
 
 
 def _kept(step: StepProfile) -> str:
@@ -178,19 +162,18 @@ def _change(rows: int | None, insert_only: bool) -> str:
     return f"{count}, only insertions" if insert_only else count
 
 
-def query_rows(query: Query) -> list[Row]:
+def query_rows(query: Query, off: frozenset[str]) -> list[Row]:
     if query.plan is None:
         return [("plan", "whole query", f"recomputed by Spark: {query.unsupported}")]
     root = grouped_root(query.plan)
-    best = top_root(query.plan)
+    rules = rule_texts(query.plan, off)
     names = tuple(source.name for source in query.sources)
     rows: list[Row] = []
     if query.cut is not None:
         rows.append(("plan", query.cut.clause, "applied by the view; all rows are kept"))
     for line in tree(query.plan.root, names):
         operator = f"{'  ' * line.depth}{line.operator} {line.detail}".rstrip()
-        wins = best is not None and line.node == best.window
-        rows.append(("plan", operator, _WINNERS if wins else _rule(line.node, root)))
+        rows.append(("plan", operator, rules[id(line.node)]))
     if root is not None:
         rows.append(("state", "__hr_count", "rows per group"))
         rows += [
@@ -200,14 +183,6 @@ def query_rows(query: Query) -> list[Row]:
     hidden = [column.name for column in layout_of(query).hidden]
     rows.append(("state", "hidden columns", ", ".join(hidden)))
     return rows
-
-
-def _rule(node: nodes.Node, root: Grouped | None) -> str:
-    if root is not None and node == root.aggregate:
-        return "state kept in hidden columns: fold(state, Δ)"
-    if root is not None and node in root.finish:
-        return "computed from the state of each changed group"
-    return _RULES[node.kind]
 
 
 def _result(verdict: Verdict) -> str:

@@ -6,7 +6,7 @@ import re
 
 import pyarrow as pa
 
-from headrace.errors import NotFound
+from headrace.errors import NotAllowed, NotFound
 from headrace.names import TableName, quote
 from headrace.refresh.retention import need_of
 from headrace.result import Result, from_frame, from_rows
@@ -14,6 +14,7 @@ from headrace.sql import statements as sql
 from headrace.statements.context import Context
 
 _VACUUM = [("path", pa.string()), ("retain_hours", pa.int64()), ("held_back_by", pa.string())]
+_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _RETENTION = "delta.deletedFileRetentionDuration"
 _INTERVAL = re.compile(r"interval (\d+) (day|hour|week)s?", re.IGNORECASE)
 _HOURS = {"hour": 1, "day": 24, "week": 168}
@@ -25,6 +26,7 @@ def vacuum(context: Context, statement: sql.Vacuum) -> Result:
     hours = statement.retain_hours
     if hours is None:
         hours = retention_hours(context, path)
+    _refuse_too_short(context, path, hours)
     need = need_of(context.store, context.logs, path, context.clock())
     held_by = None
     if need is not None and need.hours > hours:
@@ -38,6 +40,18 @@ def vacuum(context: Context, statement: sql.Vacuum) -> Result:
     if statement.dry_run:
         return from_frame(found, context.settings.timezone)
     return from_rows(_VACUUM, [(path, hours, held_by)])
+
+
+def _refuse_too_short(context: Context, path: str, hours: int) -> None:
+    """Files that are younger than the retention may belong to a commit that is being written."""
+    least = retention_hours(context, path)
+    checked = str(context.spark.conf.get(_CHECK, "true")).lower() == "true"
+    if hours < least and checked:
+        raise NotAllowed(
+            f"RETAIN {hours} HOURS is less than the table's retention of {least} hours: files of writes that are still "
+            "running could go.",
+            hint=f"Keep {least} hours; or, when nobody writes to the table, SET {_CHECK} = false first.",
+        )
 
 
 def _path(context: Context, name: TableName) -> str:
