@@ -36,6 +36,23 @@ def d(lake: Lake) -> Lake:
     return lake
 
 
+def test_the_history_of_the_storage(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE t (k INT, v INT); INSERT INTO t VALUES (1, 1), (2, 9), (3, 9);
+        CREATE DYNAMIC TABLE d AS SELECT k, sum(v) AS s FROM t GROUP BY k HAVING sum(v) > 5;
+        INSERT INTO t VALUES (1, 9), (3, 1)
+        """
+    )
+    refresh(lake)
+    found = lake.sql("DESC HISTORY d")
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    told = [(r["operation"], r["technique"], r["rows_inserted"], r["rows_deleted"]) for r in rows if r["technique"]]
+    assert told == [("REFRESH", "FOLD_STATE", 2, 1), ("REFRESH", "FULL", 2, 0)]
+    lake.sql("ALTER DYNAMIC TABLE d SET REFRESH_MODE = FULL; INSERT INTO t VALUES (4, 1)")
+    assert refresh(lake)["stats"] == '{"rows_deleted":"3","rows_inserted":"3"}'
+
+
 def test_right_after_create_there_is_nothing_to_do(d: Lake) -> None:
     row = refresh(d)
     assert (row["refresh_mode"], row["stats"]) == ("NO_DATA", '{"rows_deleted":"0","rows_inserted":"0"}')

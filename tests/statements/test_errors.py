@@ -23,6 +23,7 @@ CASES = [
     ("CREATE DYNAMIC TABLE x AS SELECT k, TIMESTAMP 'now' AS n FROM t", "NON_DETERMINISTIC", "'now'", None),
     ("CREATE DYNAMIC TABLE x AS SELECT k, CAST('today' AS DATE) AS n FROM t", "NON_DETERMINISTIC", "'today'", None),
     ("SELECT reflect('java.lang.System', 'exit', 3)", "NOT_ALLOWED", "runs Java code", (1, 8)),
+    ("SET optimisations_off = 'local_rows'", "NOT_ALLOWED", "is a setting of the lake, not of a session", (1, 5)),
     ("REFRESH d", "NOT_ALLOWED", "REFRESH does not refresh the dynamic table", (1, 9)),
     ("REFRESH TABLE d", "NOT_ALLOWED", "REFRESH TABLE does not refresh the dynamic table", (1, 15)),
     ("INSERT INTO t VALUES (1)", "QUERY_FAILED", "DELTA_INSERT_COLUMN_ARITY_MISMATCH", None),

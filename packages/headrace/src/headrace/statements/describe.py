@@ -11,12 +11,18 @@ from headrace.catalog.records import DynamicTable
 from headrace.errors import NotFound
 from headrace.ivm.layout import grouped_root
 from headrace.names import TableName
-from headrace.refresh.stored import read_stored
+from headrace.refresh.stored import read_note, read_stored
 from headrace.result import Result, from_frame, from_rows
 from headrace.sql import statements as sql
 from headrace.statements.context import Context
 
 _DESC = [("column_name", pa.string()), ("data_type", pa.string()), ("comment", pa.string())]
+
+_STORAGE_HISTORY = [
+    ("version", pa.int64()), ("timestamp", pa.timestamp("us", "UTC")), ("operation", pa.string()),
+    ("refresh_mode", pa.string()), ("technique", pa.string()), ("rows_inserted", pa.int64()),
+    ("rows_deleted", pa.int64()), ("reason", pa.string()), ("job_id", pa.string()),
+]  # fmt: skip
 
 
 def describe(context: Context, statement: sql.DescribeTable) -> Result:
@@ -149,11 +155,30 @@ def shown_properties(properties: dict[str, str]) -> dict[str, str]:
 
 
 def describe_history(context: Context, statement: sql.DescribeHistory) -> Result:
-    """Delta's history of a table, or of a dynamic table's storage: its versions are what VERSION AS OF takes."""
+    """Delta's history of a table; of a dynamic table's storage what its commits say of themselves. The versions are
+    those that VERSION AS OF takes."""
     name = context.resolve(statement.name)
     table = context.store.table(name)
     if table is None and not context.exists(name):
         raise NotFound(f"There is no table {name}.", hint="SHOW TABLES lists them.")
     place = f"delta.`{table.storage_path}`" if table is not None else name.spark(context.home)
     limit = f" LIMIT {statement.limit}" if statement.limit is not None else ""
-    return from_frame(context.spark.sql(f"DESCRIBE HISTORY {place}{limit}"), context.settings.timezone)
+    found = context.spark.sql(f"DESCRIBE HISTORY {place}{limit}")
+    if table is None:
+        return from_frame(found, context.settings.timezone)
+    rows = "CAST(operationMetrics['numOutputRows'] AS BIGINT)"
+    commits = found.selectExpr("version", "unix_micros(timestamp)", "operation", rows, "userMetadata").collect()
+    return from_rows(_STORAGE_HISTORY, [_commit(*commit) for commit in commits], context.settings.timezone)
+
+
+def _commit(version: int, micros: int, operation: str, rows: int | None, metadata: str | None) -> tuple[object, ...]:
+    note = read_note(metadata)
+    if note is None:
+        return (version, micros, operation, *[None] * 6)
+    if note.fold:
+        return (version, micros, "FOLD", *[None] * 6)
+    known = (note.rows_inserted, note.visible_rows if note.live_rows is None else None, rows)
+    inserted = next((each for each in known if each is not None), None)
+    return (
+        version, micros, "REFRESH", note.mode, note.technique, inserted, note.rows_deleted, note.reason, note.job_id
+    )  # fmt: skip

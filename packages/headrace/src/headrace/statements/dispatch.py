@@ -26,6 +26,7 @@ from headrace.names import TableName, quote, quote_text
 from headrace.plan.query import shown_rows
 from headrace.refresh.runner import KEEP_ROWS
 from headrace.result import Result, done, from_frame
+from headrace.settings import Settings
 from headrace.sql import rewrite
 from headrace.sql import statements as sql
 from headrace.sql.parser import parse
@@ -222,6 +223,7 @@ def _spark(context: Context, statement: sql.Statement) -> Result:
     assert isinstance(statement, sql.SparkStatement)
     _refuse_writes(context, statement)
     _refuse_reflection(statement.text)
+    _refuse_own_settings(statement.text)
     text = statement.text
     if statement.verb in ("CREATE TABLE", "ALTER TABLE", "REPLACE TABLE"):
         text = rewrite.table_properties(text)
@@ -246,6 +248,18 @@ def _refuse_reflection(text: str) -> None:
                 hint="Use an SQL function or a Python function.",
                 position=position_at(text, token.start),
             )
+
+
+def _refuse_own_settings(text: str) -> None:
+    """Spark takes any word for a setting, and would say nothing."""
+    found = re.match(r"\s*SET\s+(\w+)\s*=", text, re.IGNORECASE)
+    if found and found[1].lower() in Settings.model_fields:
+        name = found[1].lower()
+        raise NotAllowed(
+            f"{name} is a setting of the lake, not of a session.",
+            hint=f"Set it where the lake is opened: {name} in headrace.toml, or HEADRACE_{name.upper()}.",
+            position=position_at(text, found.start(1)),
+        )
 
 
 def _past(context: Context, parts: tuple[str, ...], version: int | None, moment: str | None) -> str | None:
