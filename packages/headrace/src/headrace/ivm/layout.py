@@ -85,12 +85,18 @@ def grouped_root(plan: Plan | None) -> Grouped | None:
     """The plan as an aggregate with its finish, or None when its root is something else."""
     if plan is None:
         return None
-    finish: list[Project | Filter] = []
-    node: Node = plan.root
+    node, finish = below_finish(plan.root)
+    return Grouped(aggregate=node, finish=finish) if isinstance(node, Aggregate) else None
+
+
+def below_finish(root: Node) -> tuple[Node, tuple[Project | Filter, ...]]:
+    """What is below the projections and filters at the top, and these, from there upwards."""
+    above: list[Project | Filter] = []
+    node = root
     while isinstance(node, Project | Filter):
-        finish.append(node)
+        above.append(node)
         node = node.child
-    return Grouped(aggregate=node, finish=tuple(reversed(finish))) if isinstance(node, Aggregate) else None
+    return node, tuple(reversed(above))
 
 
 def without_plan_if_unstorable(query: Query) -> Query:

@@ -24,10 +24,11 @@ from pyspark.sql import functions as F
 from headrace.ivm.changeset import WEIGHT, Changes, net, weighted
 from headrace.ivm.evaluate import project, window
 from headrace.ivm.groups import affected
+from headrace.ivm.layout import below_finish
 from headrace.ivm.stages import Stages
 from headrace.names import quote
 from headrace.plan.dates import depends_on_date
-from headrace.plan.nodes import Column, Expression, Filter, Frozen, Node, Plan, Project, Window
+from headrace.plan.nodes import Column, Expression, Filter, Frozen, Plan, Project, Window
 from headrace.plan.pruning import names_used
 
 _RANKS = ("row_number()", "rank()", "dense_rank()")
@@ -48,16 +49,12 @@ def top_root(plan: Plan | None) -> Top | None:
     """The plan as a top of its partitions, or None when its root is something else."""
     if plan is None or depends_on_date(plan.root):
         return None
-    above: list[Project | Filter] = []
-    node: Node = plan.root
-    while isinstance(node, Project | Filter):
-        above.append(node)
-        node = node.child
-    if not isinstance(node, Window) or [each.kind for each in above].count("filter") != 1:
+    node, finish = below_finish(plan.root)
+    if not isinstance(node, Window) or [each.kind for each in finish].count("filter") != 1:
         return None
     origin = {public: column.name for public, column in plan.columns}
     bound = ""
-    for each in above:
+    for each in reversed(finish):
         if isinstance(each, Filter):
             bound = each.condition
         else:
@@ -66,13 +63,13 @@ def top_root(plan: Plan | None) -> Top | None:
             origin = {public: texts[name] for public, name in origin.items() if name in texts}
     if not _bounds_a_rank(bound, node.functions):
         return None
-    wanted = set(origin.values()).union(*map(names_used, above), names_used(node))
+    wanted = set(origin.values()).union(*map(names_used, finish), names_used(node))
     found = {name: public for public, name in origin.items()}
     columns = [column for column in node.child.output if column.name in wanted]
     if not columns or any(column.name not in found for column in columns):
         return None
     stored = tuple((found[column.name], column) for column in columns)
-    return Top(window=node, finish=tuple(reversed(above)), stored=stored)
+    return Top(window=node, finish=finish, stored=stored)
 
 
 def _put_in(text: str, texts: dict[str, str]) -> str:
