@@ -418,3 +418,25 @@ def test_a_view_or_function_that_is_replaced(lake: Lake) -> None:
         lake.sql("REFRESH DYNAMIC TABLE d")
     lake.sql("CREATE VIEW base AS SELECT k FROM t WHERE k > 1")
     assert refresh(lake)["refresh_mode"] == "FULL"
+
+
+def test_the_limit_of_a_dynamic_table_upstream_changes(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE t (id INT, a INT); INSERT INTO t VALUES (1, 1), (2, 2), (3, 1), (4, NULL);
+        CREATE DYNAMIC TABLE up AS SELECT id, a FROM t;
+        CREATE DYNAMIC TABLE d AS SELECT a, count(*) AS n FROM up GROUP BY a
+        """
+    )
+    for tail, reason in (
+        ("ORDER BY id LIMIT 2", "The LIMIT of"),
+        ("ORDER BY id DESC LIMIT 3", "The LIMIT of"),
+        ("", "The LIMIT of"),
+    ):
+        lake.sql(f"CREATE OR REPLACE DYNAMIC TABLE up AS SELECT id, a FROM t {tail}")
+        row = refresh(lake)
+        assert (row["refresh_mode"], row["reason"][: len(reason)]) == ("FULL", reason)
+        direct = lake.sql("SELECT a, count(*) AS n FROM up GROUP BY a ORDER BY a").rows
+        assert lake.sql("SELECT * FROM d ORDER BY a").rows == direct
+    lake.sql("INSERT INTO t VALUES (5, 5); REFRESH DYNAMIC TABLE up")
+    assert refresh(lake)["refresh_mode"] == "INCREMENTAL"

@@ -83,8 +83,8 @@ def decide(
     disagreement: str | None = None,
     redefined: str | None = None,
 ) -> Decision:
-    """The mode of the next refresh, its reason, and every precondition that led to it. `redefined` says which view or
-    function of the query was replaced."""
+    """The mode of the next refresh, its reason, and every precondition that led to it. `redefined` says what
+    the query is written with that means something else now: a view, a function, a LIMIT upstream."""
     checks: list[Check] = []
     ranges = tuple(_range(fact) for fact in facts)
 

@@ -114,7 +114,7 @@ class Runner:
             decision = decide(table, stored, (), today=self.today(), disagreement=choice.disagreement)
             return Outlook(stored, decision, old, ())
         facts = tuple(self._facts(table.query, index, old, choice) for index in range(len(table.query.sources)))
-        said = redefined(self._spark, table.query.definitions)
+        said = redefined(self._spark, table.query.definitions) or self._other_limit(table.query)
         decision = decide(table, stored, facts, today=self.today(), redefined=said)
         if has_choice(table, decision) and CHOICE_BY_COST not in self.off:
             decision = self._weighed(table, decision, facts)
@@ -125,6 +125,16 @@ class Runner:
         past = past_of(self._store.history(REMEMBERED, table.id), table.generation)
         found = estimate(past, total([each.changed_rows for each in inputs]), sum(each.rows for each in inputs))
         return decision if found is None else weighed(decision, found, lambda: self._readers(table))
+
+    def _other_limit(self, query: Query) -> str | None:
+        """A dynamic table among the sources that ends in another LIMIT than when the query was read, as a sentence:
+        its storage holds all rows, so nothing else would tell."""
+        for source in query.sources:
+            if source.kind == "dynamic":
+                upstream = self._store.table(TableName(source.workspace, source.schema_name, source.table))
+                if upstream is not None and upstream.query.cut != source.cut:
+                    return f"The LIMIT of {source.name} changed."
+        return None
 
     def _readers(self, table: DynamicTable) -> list[str]:
         """The dynamic tables that read this one."""
@@ -358,7 +368,7 @@ class Runner:
             reason = missing.message
         try:
             rebound = self._rebind(table)
-        except UserError as error:
+        except HeadraceError as error:
             error.message = f"{reason} {error.message}"
             error.hint = error.hint or SOURCE_GONE
             raise
@@ -377,7 +387,7 @@ class Runner:
                 return self._commit_changes(table, look, job_id, sequence)
             except Uncertain as doubt:
                 reason = str(doubt)
-            except (PySparkException, Py4JJavaError) as error:
+            except (PySparkException, Py4JJavaError, pa.ArrowException) as error:
                 reason = f"The changes could not be computed: {short_message(error)}"
             if table.refresh_mode == "INCREMENTAL":
                 reason += " (Recomputed although REFRESH_MODE is INCREMENTAL: the contents must be right.)"
