@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 from zoneinfo import ZoneInfo
 
@@ -21,11 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace import failpoints
 from headrace.catalog.records import (
     DynamicTable,
-    Frontier,
     Intent,
     Profile,
     RefreshRecord,
-    SourceVersion,
     StepProfile,
     Trigger,
 )
@@ -35,21 +33,17 @@ from headrace.ivm.layout import VISIBLE, layout_of, schema_text
 from headrace.ivm.sources import SourceRange
 from headrace.ivm.stages import Stages, Uncertain, state_key
 from headrace.names import TableName
-from headrace.optimisations import CHOICE_BY_COST, SMALL_COMMITS
-from headrace.plan.definitions import redefined
-from headrace.plan.nodes import Aggregate, Relation, walk
-from headrace.plan.query import Query
+from headrace.optimisations import SMALL_COMMITS
+from headrace.plan.nodes import Aggregate
 from headrace.progress import Progress
 from headrace.refresh import compute
-from headrace.refresh.cost import REMEMBERED, estimate, past_of
 from headrace.refresh.counts import Counts, counted_note
 from headrace.refresh.fold import clustered, fold, fold_is_due, partition_columns
-from headrace.refresh.frontier import Candidate, Choice, Offer, choose
 from headrace.refresh.lease import held_lease
-from headrace.refresh.planner import Decision, SourceFacts, decide, has_choice, weighed
+from headrace.refresh.outlook import SOURCE_GONE, Lookout, Outlook
 from headrace.refresh.profile import inputs_of, steps_of, total, with_reads
 from headrace.refresh.states import StateTables
-from headrace.refresh.stored import CommitNote, Stored, app_id, as_source, read_note, read_stored
+from headrace.refresh.stored import CommitNote, Stored, app_id, read_stored
 from headrace.storage.arrow import committable, for_delta
 from headrace.storage.delta import DeltaLogs, require_sequence
 from headrace.storage.errors import short_message
@@ -58,17 +52,6 @@ from headrace.storage.scans import scans_of
 
 KEEP_ROWS = "KEEP_ROWS"
 """The technique of a replaced query that took over the stored rows."""
-SOURCE_GONE = "Create it again, or give the dynamic table another query with CREATE OR REPLACE DYNAMIC TABLE."
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """What the next refresh would do, and from what."""
-
-    stored: Stored
-    decision: Decision
-    frontier: Frontier | None
-    facts: tuple[SourceFacts, ...]
 
 
 class Runner:
@@ -99,6 +82,7 @@ class Runner:
         self._reloaded = reloaded
         self._progress = progress
         self._zone = zone
+        self._lookout = Lookout(spark, store, logs)
         self._wanted_states: dict[str, list[Aggregate]] = {}
         """Of each table, the inner aggregates whose groups the last refresh would have liked to find."""
         self._clock = clock
@@ -106,99 +90,11 @@ class Runner:
     # ------------------------------------------------------------------ looking
 
     def outlook(self, table: DynamicTable) -> Outlook:
-        """Steps 2 to 4 of the protocol, without side effects and without Spark."""
-        stored = read_stored(self._logs, table)
-        old = stored.note.frontier if stored.note is not None else None
-        choice = choose([self._offer(table.query, index) for index in range(len(table.query.sources))])
-        if choice.disagreement is not None:
-            decision = decide(table, stored, (), today=self.today(), disagreement=choice.disagreement)
-            return Outlook(stored, decision, old, ())
-        facts = tuple(self._facts(table.query, index, old, choice) for index in range(len(table.query.sources)))
-        said = redefined(self._spark, table.query.definitions) or self._other_limit(table.query)
-        decision = decide(table, stored, facts, today=self.today(), redefined=said)
-        if has_choice(table, decision) and CHOICE_BY_COST not in self.off:
-            decision = self._weighed(table, decision, facts)
-        return Outlook(stored, decision, self._frontier(table, facts, choice), facts)
-
-    def _weighed(self, table: DynamicTable, decision: Decision, facts: tuple[SourceFacts, ...]) -> Decision:
-        inputs = inputs_of(self._logs, facts, decision.ranges)
-        past = past_of(self._store.history(REMEMBERED, table.id), table.generation)
-        found = estimate(past, total([each.changed_rows for each in inputs]), sum(each.rows for each in inputs))
-        return decision if found is None else weighed(decision, found, lambda: self._readers(table))
-
-    def _other_limit(self, query: Query) -> str | None:
-        """A dynamic table among the sources that ends in another LIMIT than when the query was read, as a sentence:
-        its storage holds all rows, so nothing else would tell."""
-        for source in query.sources:
-            if source.kind == "dynamic":
-                upstream = self._store.table(TableName(source.workspace, source.schema_name, source.table))
-                if upstream is not None and upstream.query.cut != source.cut:
-                    return f"The LIMIT of {source.name} changed."
-        return None
-
-    def _readers(self, table: DynamicTable) -> list[str]:
-        """The dynamic tables that read this one."""
-        return [
-            str(other.table_name)
-            for other in self._store.tables()
-            if any(source.path == table.storage_path for source in other.query.sources)
-        ]
+        """What the next refresh would do, without side effects."""
+        return self._lookout.outlook(table, today=self.today(), off=self.off)
 
     def today(self) -> str:
         return self._clock().astimezone(self._zone).date().isoformat()
-
-    def _identity(self, path: str) -> str:
-        """Which table, not only where: one that was dropped and created again has versions of its own."""
-        return f"{path}#{self._logs.snapshot(path).table_id}"
-
-    def _offer(self, query: Query, index: int) -> Offer:
-        source = query.sources[index]
-        try:
-            identity = self._identity(source.path)
-        except NotFound:
-            raise NotFound(f"{source.name} does not exist any more.", hint=SOURCE_GONE) from None
-        if source.kind == "table":
-            return Offer(identity, source.name, self._logs.effective(source.path))
-
-        def candidates() -> Iterator[Candidate]:
-            oldest = None
-            for look in (self._logs.recent, self._logs.history):
-                for commit in look(source.path):
-                    note = read_note(commit.user_metadata)
-                    if note is not None and not note.fold and (oldest is None or commit.version < oldest):
-                        oldest = commit.version
-                        yield Candidate(commit.version, note.frontier.lineage)
-
-        newest = next(candidates(), None)
-        if newest is None:
-            raise NotFound(
-                f"{source.name} has no contents yet.", hint=f"Run REFRESH DYNAMIC TABLE {source.name} first."
-            )
-        return Offer(identity, source.name, newest.version, is_dynamic=True, candidates=candidates)
-
-    def _facts(self, query: Query, index: int, old: Frontier | None, choice: Choice) -> SourceFacts:
-        source = query.sources[index]
-        snapshot = self._logs.snapshot(source.path)
-        dynamic = source.kind == "dynamic"
-        new = SourceVersion(
-            path=source.path,
-            table_id=snapshot.table_id,
-            version=choice.versions[self._identity(source.path)],
-            schema_digest=snapshot.digest(columns_read(query, index)),
-        )
-        before = next((s for s in old.sources if s.path == source.path), None) if old is not None else None
-        commits = None
-        if before is not None:
-            found = self._logs.commits(source.path, before.version, new.version)
-            commits = None if found is None else tuple(as_source(c) if dynamic else c for c in found)
-        return SourceFacts(source.name, dynamic, before, new, commits, dynamic or snapshot.tracks_changes)
-
-    def _frontier(self, table: DynamicTable, facts: tuple[SourceFacts, ...], choice: Choice) -> Frontier:
-        return Frontier(
-            sources=tuple(fact.new for fact in facts),
-            lineage=choice.lineage,
-            date=self.today() if table.query.uses_current_date else None,
-        )
 
     # ------------------------------------------------------------------ doing
 
@@ -468,6 +364,7 @@ class Runner:
         """Commit these storage rows in place of all there are."""
         assert look.frontier is not None
         rows = clustered(whole, table)
+        before = look.stored.note.visible_rows if look.stored.note is not None else None
         hides = layout_of(table.query).hides_groups
         if hides:
             # The commit itself must say how many of its rows can be seen.
@@ -477,7 +374,7 @@ class Runner:
                 sequence=look.stored.sequence + 1,
                 frontier=look.frontier,
                 rows_inserted=None,
-                rows_deleted=look.stored.note.visible_rows if look.stored.note is not None else None,
+                rows_deleted=0 if look.stored.sequence == 0 else before,
                 live_rows=None,
                 visible_rows=rows.where(VISIBLE).count() if hides else None,
                 tombstones=0,
@@ -488,8 +385,6 @@ class Runner:
                 reason=reason,
                 generation=table.generation,
             )
-            if look.stored.sequence == 0:
-                note = replace(note, rows_deleted=0)
             failpoints.reach("after-compute")
             failpoints.watch_for_file("mid-write", table.storage_path)
             self._write(rows, table, note, "overwrite")
@@ -551,15 +446,6 @@ class Runner:
                 self._progress.tell(f"{table.table_name}: {reason}")
             self._store.release_lease(table.id, fencing)
         return reason
-
-
-def columns_read(query: Query, index: int) -> tuple[str, ...] | None:
-    """The columns that the query reads from a source; None (all of them) when that is not known."""
-    if query.plan is None:
-        known = tuple(column.name for column in query.sources[index].columns)
-        return (VISIBLE, *known) if known else None
-    relations = [node for node in walk(query.plan.root) if isinstance(node, Relation) and node.source == index]
-    return (VISIBLE, *sorted({own for relation in relations for own, _ in relation.columns}))
 
 
 def new_job_id(now: datetime) -> str:

@@ -33,9 +33,9 @@ class Scan:
 def scans_of(spark: SparkSession, jobs: Iterable[int]) -> list[Scan] | None:
     """All file scans of the queries that these jobs belong to; None when Spark does not tell."""
     try:
-        jvm: Any = spark._jvm
-        store: Any = spark._jsparkSession.sharedState().statusStore()  # type: ignore[attr-defined,unused-ignore]
-        writer = _json_writer(spark, jvm)
+        session: Any = spark
+        store = session._jsparkSession.sharedState().statusStore()
+        writer = _json_writer(spark, session._jvm)
         found: list[Scan] = []
         for execution in sorted(_executions(spark, jobs)):
             graph = json.loads(gzip.decompress(bytes(writer.serialize(store.planGraph(execution)))))
