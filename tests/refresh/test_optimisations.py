@@ -13,10 +13,9 @@ from headrace.optimisations import OPTIMISATIONS
 from headrace.refresh import states
 
 QUERIES = {
-    "joined": "SELECT o.id, c.name, o.price FROM o LEFT JOIN c ON o.customer = c.id",
     "nested": """WITH per AS (SELECT customer, sum(price) AS total, max(price) AS most FROM o GROUP BY customer)
         SELECT p.customer, p.total, p.most FROM per p WHERE p.total > (SELECT avg(total) FROM per)""",
-    "grouped": """SELECT c.name, count(*) AS n, sum(o.price) AS total, min(o.price) AS least FROM o JOIN c
+    "grouped": """SELECT c.name, count(*) AS n, sum(o.price) AS total, min(o.price) AS least FROM o LEFT JOIN c
         ON o.customer = c.id WHERE EXISTS (SELECT 1 FROM o other WHERE other.customer = o.customer AND other.id <> o.id)
         GROUP BY c.name""",
     "best": """SELECT customer, id, price, n FROM

@@ -1,4 +1,4 @@
-"""Runs every `.test` file (rule_format.py). After each step: weighted rows, VERIFY, INCREMENTAL, exactly one commit."""
+"""Runs every `.test` file (rule_format.py). After each step: weighted rows, INCREMENTAL, exactly one commit; VERIFY last."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ def test_rule(
         if step.statements.strip():
             lake.sql(step.statements)
         refreshed = dict(zip(*refresh(lake), strict=True))
-        verify(lake, where)
         after = contents_of(lake)
         change: Weighted = Counter(after)
         change.subtract(contents)
@@ -51,6 +50,7 @@ def test_rule(
             assert refreshed["technique"] == step.technique, where
         assert versions_of(lake) == versions + 1, f"{where}: not exactly one commit"
         contents = after
+    verify(lake, f"{path.name}: at the end")
     assert texts(lake.spark.table("result"), lake) == contents, "the view shows what is stored"
 
 
