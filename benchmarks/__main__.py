@@ -7,6 +7,7 @@ Settings, from the environment:
     CHANGES=0.01,0.1,1,10      percent of the data that change, for the 22 queries (empty leaves them out)
     QUERIES=q01,q21            only these of the 22
     GROWTH=1                   0 leaves out the part that doubles the base
+    STREAMS=1,1000,1000000     changes to read through a table stream (empty leaves that part out)
 
 Prints tables and writes benchmarks/results/.
 """
@@ -18,13 +19,14 @@ import shutil
 from typing import Any
 
 import headrace
-from benchmarks import measure, report, tpch
+from benchmarks import measure, report, streams, tpch
 from benchmarks.tpch import Change
 
 SCALE = os.environ.get("SCALE", "1")
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 CHANGES = [float(part) / 100 for part in os.environ.get("CHANGES", "0.01,0.1,1,10").split(",") if part]
 NAMES = [name for name in os.environ.get("QUERIES", ",".join(tpch.QUERIES)).split(",") if name]
+STREAMS = [int(part) for part in os.environ.get("STREAMS", "1,1000,1000000").split(",") if part]
 GROWTH = os.environ.get("GROWTH", "1") != "0"
 
 
@@ -39,6 +41,10 @@ def main() -> None:
             small = measure.small_changes(lake, ROUNDS)
             report.print_timings(f"TPC-H scale {SCALE}, {os.cpu_count()} cores, medians of {ROUNDS}", small)
             body["small_changes"] = [timing.as_dict() for timing in small]
+        if STREAMS:
+            read = streams.consuming(lake, STREAMS, max(ROUNDS, 3))
+            report.print_streams(read)
+            body["streams"] = [timing.as_dict() for timing in read]
         if CHANGES:
             body |= _every_query(lake)
     report.write(SCALE, body)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Timing
+from benchmarks.streams import StreamTiming
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -69,6 +70,12 @@ def print_growth(times: Sequence[tuple[str, float, float]]) -> dict[str, float]:
     return {name: b / a for name, a, b in times} | {"geometric mean": mean}
 
 
+def print_streams(timings: Sequence[StreamTiming]) -> None:
+    table = [["changes", "through the stream s", "by hand s", "ratio"]]
+    table += [[f"{t.changes:,}", f"{t.stream_s:.2f}", f"{t.by_hand_s:.2f}", f"{t.ratio:.2f}×"] for t in timings]
+    _print("INSERT … SELECT of new changes, medians", table)
+
+
 def write(scale: str, body: dict[str, Any]) -> None:
     RESULTS.mkdir(exist_ok=True)
     about = {"scale": scale, "cores": os.cpu_count(), "python": platform.python_version()}
@@ -99,6 +106,7 @@ def plot(scale: str, means: dict[str, dict[str, float]], timings: Sequence[Timin
     axes.set_title(f"TPC-H scale {scale}: 22 queries per change, black: geometric mean")
     axes.legend()
     figure.tight_layout()
+    RESULTS.mkdir(exist_ok=True)
     figure.savefig(RESULTS / f"scale-{scale}.svg")
 
 

@@ -20,6 +20,7 @@ LARGE_FORMS = ("filter", "three_way_join", "aggregate", "grouped_extremes", "hav
 def test_rule_at_once_without_local_rows(lake: Lake, schema: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All steps in one refresh, with nothing held in the driver: the form that large changes take."""
     monkeypatch.setattr(stages, "LOCAL_ROWS", -1)
+    monkeypatch.setattr(stages, "CHANGED_ROWS", -1)
     test = parse_rule_test(Path(__file__).with_name(f"{name}.test"))
     create(lake, test)
     contents = contents_of(lake)

@@ -1,4 +1,4 @@
-"""Runs every `.test` file (rule_format.py). After each step: weighted rows, INCREMENTAL, exactly one commit; VERIFY last."""
+"""Runs every `.test` file (rule_format.py): weighted rows, INCREMENTAL and one commit after each step; VERIFY last."""
 
 from __future__ import annotations
 

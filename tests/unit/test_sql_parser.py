@@ -385,14 +385,6 @@ def test_longest_name() -> None:
         "ALTER DYNAMIC TABLE dt SET TARGET_LAG = DOWNSTREAM",
         "REFRESH DYNAMIC TABLE dt PARTITION (ds = 'v')",
         "UNDROP TABLE t",
-        "CREATE TABLE STREAM public.s on table t with PROPERTIES ('TABLE_STREAM_MODE' = 'APPEND_ONLY')",
-        "CREATE OR REPLACE TABLE STREAM s ON TABLE t",
-        "CREATE TABLE STREAM IF NOT EXISTS s ON TABLE t",
-        "SHOW TABLE STREAMS",
-        "SELECT * FROM (SHOW TABLE STREAMS)",
-        "DESC TABLE STREAM s",
-        "DROP TABLE STREAM IF EXISTS s",
-        "ALTER TABLE STREAM a.s SET COMMENT 'c'",
         "CREATE VCLUSTER IF NOT EXISTS n",
         "USE VCLUSTER n",
         "SHOW VCLUSTERS",
@@ -422,3 +414,51 @@ def test_vacuum_and_describe_job() -> None:
     assert parse("vacuum t") == s.Vacuum("vacuum t", ("t",), "", None, False)
     assert parse("DESC JOB 'a'") == s.DescribeJob("DESC JOB 'a'", "a")
     assert "a number of hours" in fault("VACUUM t RETAIN soon").message
+
+
+def test_table_streams() -> None:
+    text = (
+        "create or replace table stream a.s on table t version as of 3 comment 'c' "
+        "with PROPERTIES ('table_stream_mode' = 'append_only', 'SHOW_INITIAL_ROWS' = TRUE)"
+    )
+    assert parse(text) == s.CreateStream(text, ("a", "s"), ("t",), True, False, 3, None, "c", "APPEND_ONLY", True)
+    text = "CREATE TABLE STREAM IF NOT EXISTS s ON TABLE w.a.t TIMESTAMP AS OF now() - INTERVAL 1 HOUR COMMENT 'c'"
+    found = parse(text)
+    assert isinstance(found, s.CreateStream)
+    assert (found.if_not_exists, found.timestamp, found.comment) == (True, "now() - INTERVAL 1 HOUR", "c")
+    text = "ALTER TABLE STREAM a.s SET OFFSET VERSION AS OF 7"
+    assert parse(text) == s.AlterStream(text, ("a", "s"), s.SetOffset(7))
+    text = "ALTER TABLE STREAM s SET COMMENT 'x'"
+    assert parse(text) == s.AlterStream(text, ("s",), s.SetComment("x"))
+    assert parse("DROP TABLE STREAM IF EXISTS s") == s.DropStream("DROP TABLE STREAM IF EXISTS s", ("s",), True)
+    assert parse("DESC TABLE STREAM s") == s.DescribeStream("DESC TABLE STREAM s", ("s",))
+    text = "SHOW TABLE STREAMS IN a LIKE 'x%' LIMIT 2"
+    assert parse(text) == s.ShowStreams(text, ("a",), "x%", None, 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE stream (id INT)",
+        "DROP TABLE stream",
+        "DESC TABLE stream",
+        "ALTER TABLE stream ADD COLUMNS (a INT)",
+    ],
+)
+def test_a_table_may_be_called_stream(text: str) -> None:
+    assert not isinstance(parse(text), s.CreateStream | s.DropStream | s.DescribeStream | s.AlterStream)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("CREATE TABLE STREAM s ON VIEW v", "expected TABLE"),
+        ("CREATE TABLE STREAM s ON TABLE t VERSION AS OF x", "a version number"),
+        ("CREATE TABLE STREAM s ON TABLE t WITH PROPERTIES ('speed' = '1')", "no property 'SPEED'"),
+        ("CREATE TABLE STREAM s ON TABLE t WITH PROPERTIES ('SHOW_INITIAL_ROWS' = 'maybe')", "cannot be 'MAYBE'"),
+        ("CREATE TABLE STREAM s ON TABLE t COMMENT 'a' COMMENT 'b'", "expected COMMENT, WITH PROPERTIES"),
+        ("ALTER TABLE STREAM s SET NAME 'x'", "expected OFFSET or COMMENT"),
+    ],
+)
+def test_faults_in_statements_about_streams(text: str, message: str) -> None:
+    assert message in fault(text).message

@@ -94,6 +94,12 @@ class RefreshRunning(UserError):
     code = "REFRESH_RUNNING"
 
 
+class StaleStream(UserError):
+    """A table stream whose changes are gone; nothing was read and its offset stands where it was."""
+
+    code = "STALE_STREAM"
+
+
 class EnvironmentFault(UserError):
     """Java, the jars, the disk or the database is not as it must be."""
 

@@ -27,6 +27,11 @@ NAMES = (
     "create-after-storage",
     "create-after-load",
     "drop-after-rename",
+    "before-reading",
+    "after-reading",
+    "mid-reading",
+    "after-stream-commit",
+    "after-offsets",
 )
 
 _hits: dict[str, int] = {}

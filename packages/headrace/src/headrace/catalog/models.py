@@ -106,6 +106,29 @@ class RefreshRow(Model):
     payload: Mapped[str] = mapped_column(Text)
 
 
+class StreamRow(Model):
+    __tablename__ = "table_streams"
+    __table_args__ = (UniqueConstraint("workspace", "schema_name", "name"),)
+
+    id: Mapped[str] = mapped_column(_ID, primary_key=True)
+    workspace: Mapped[str] = mapped_column(_NAME)
+    schema_name: Mapped[str] = mapped_column(_NAME)
+    name: Mapped[str] = mapped_column(_NAME)
+    definition: Mapped[str] = mapped_column(Text)
+
+
+class ReadingRow(Model):
+    """One statement that reads streams and writes a table. Readings outlive their streams."""
+
+    __tablename__ = "stream_readings"
+    __table_args__ = (Index(None, "done"), Index(None, "target_path"))
+
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    target_path: Mapped[str | None] = mapped_column(Text)
+    done: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    payload: Mapped[str] = mapped_column(Text)
+
+
 class WorkspaceRow(Model):
     __tablename__ = "workspaces"
 

@@ -84,6 +84,64 @@ class Intent(Frozen):
     settled: bool = False
 
 
+class TableStream(Frozen):
+    """A cursor in the changes of one table."""
+
+    id: str
+    workspace: str
+    schema_name: str
+    name: str
+    source: TableName
+    source_path: str
+    source_table_id: str
+    """Delta's own id: a table dropped and created again under the same name has another one."""
+    is_dynamic: bool
+    mode: Literal["STANDARD", "APPEND_ONLY"] = "STANDARD"
+    show_initial_rows: bool = False
+    offset: int
+    """Everything up to this version has been read."""
+    initial: bool = False
+    """The rows of the table at `offset` are still to be read, as inserts."""
+    offset_moved_at: datetime
+    comment: str | None = None
+    creator: str = ""
+    created_at: datetime
+
+    @property
+    def table_name(self) -> TableName:
+        return TableName(self.workspace, self.schema_name, self.name)
+
+
+class StreamRange(Frozen):
+    """What a statement reads of one stream: the changes of versions `after`+1 … `upto`."""
+
+    stream_id: str
+    after: int
+    upto: int
+    initial: bool = False
+
+
+class Reading(Frozen):
+    """A statement that reads streams and writes a table: written down before it runs, done when the offsets moved.
+
+    Its `id` is the version of the `txn` pair in the target's commit: so a crash on either side of it leaves no doubt.
+    """
+
+    id: int
+    app_id: str
+    ranges: tuple[StreamRange, ...]
+    target: str
+    """As people name it."""
+    target_path: str | None
+    """None while the statement that creates the target has not ended."""
+    target_database: str = ""
+    target_table: str = ""
+    target_version: int | None = None
+    """Of the commit, once done."""
+    began_at: datetime
+    done: bool = False
+
+
 class StepProfile(Frozen):
     """One operator of the plan in one refresh."""
 

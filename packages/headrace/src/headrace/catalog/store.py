@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from headrace.catalog.database import PATIENCE_SECONDS, Database
 from headrace.catalog.models import IntentRow, LeaseRow, RefreshRow, TableRow, VClusterRow, WorkspaceRow
 from headrace.catalog.records import DynamicTable, Intent, RefreshRecord, State
+from headrace.catalog.streams import StreamStore
 from headrace.errors import AlreadyExists, Bug, NotFound, RefreshRunning, UserError
 from headrace.names import TableName
 from headrace.plan.nodes import Frozen
@@ -44,6 +45,8 @@ class Lease(Frozen):
 class CatalogReader(Protocol):
     """What a part of the program that only looks may use."""
 
+    streams: StreamStore
+
     def tables(self) -> list[DynamicTable]: ...
     def table(self, name: TableName) -> DynamicTable | None: ...
     def table_by_id(self, table_id: str) -> DynamicTable | None: ...
@@ -63,6 +66,7 @@ class Store(CatalogReader):
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.streams = StreamStore(database)
         self._put_table = database.upsert(TableRow, keep=("fence",))
         self._put_lease = database.upsert(LeaseRow)
         self._put_intent = database.upsert(IntentRow)

@@ -29,7 +29,11 @@ from headrace.plan.types import storable
 from headrace.storage.delta import DeltaLogs
 
 LOCAL_ROWS = 20_000
-"""Up to so many rows are held in the driver as local rows."""
+"""Up to so many rows of a dynamic table are held in the driver as local rows."""
+CHANGED_ROWS = 200_000
+CHANGED_BYTES = 32_000_000
+"""A change of up to so many source rows, in so many bytes of files, is computed in one task, and held in the driver
+where it is needed more than once."""
 BIG_ROWS = 50_000
 """From so many source rows on, it pays to compute a changeset first and read only what its keys can match."""
 
@@ -82,12 +86,18 @@ class Stages:
         inner = [canonical(node) for node in walk(root) if not isinstance(node, Relation | Values | Project | Filter)]
         self._repeated = {key for key, times in Counter(inner).items() if key is not None and times > 1}
         """The parts of the plan that occur more than once."""
-        known = [source.rows for source in sources if source.changed]
-        few = all(rows is not None for rows in known) and sum(rows or 0 for rows in known) <= LOCAL_ROWS
-        self.small = few and self.uses(optimisations.LOCAL_ROWS)
+        self.small = self.uses(optimisations.LOCAL_ROWS) and self._is_small()
         """The change is known, from the commits' own metrics, to fit in the driver."""
         self.counted: dict[int, int] = {}
         """The rows of the changesets that were held in the driver, by the id of their node, for the profile."""
+
+    def _is_small(self) -> bool:
+        changed = [source for source in self.sources if source.changed]
+        if any(source.rows is None for source in changed):
+            return False
+        rows = sum(source.rows or 0 for source in changed)
+        sizes = [(source.rows or 0, *self._logs.statistics(source.path)) for source in changed]
+        return rows <= CHANGED_ROWS and sum(n * size // max(of, 1) for n, of, size in sizes) <= CHANGED_BYTES
 
     def uses(self, optimisation: str) -> bool:
         return optimisation not in self.off
@@ -247,8 +257,8 @@ class Stages:
 
     def local(self, rows: DataFrame) -> pa.Table | None:
         """The rows as an Arrow table, or None when there are too many to hold."""
-        table = rows.limit(LOCAL_ROWS + 1).toArrow()
-        return table if table.num_rows <= LOCAL_ROWS else None
+        table = rows.limit(CHANGED_ROWS + 1).toArrow()
+        return table if table.num_rows <= CHANGED_ROWS else None
 
     def cache(self, rows: DataFrame) -> DataFrame:
         kept = rows.persist()

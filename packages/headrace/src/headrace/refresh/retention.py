@@ -1,4 +1,5 @@
-"""How long the files of a table must be kept: whoever reads its changes still needs those since its own frontier."""
+"""How long the files of a table must be kept: whoever reads its changes still needs those since its own frontier or
+offset."""
 
 from __future__ import annotations
 
@@ -25,16 +26,25 @@ class Need:
 def need_of(store: CatalogReader, logs: DeltaLogs, path: str, now: datetime) -> Need | None:
     """Who still needs old files of the table at `path`; None when everybody is up to date."""
     newest = logs.effective(path)
-    needs = []
+    cursors: list[tuple[str, int]] = []
     for table in store.tables():
-        if not any(source.path == path for source in table.query.sources):
-            continue
-        note = read_stored(logs, table).note
-        version = None if note is None else note.frontier.version_of(path)
-        if version is None or version >= newest:
+        if any(source.path == path for source in table.query.sources):
+            note = read_stored(logs, table).note
+            version = None if note is None else note.frontier.version_of(path)
+            if version is not None:
+                cursors.append((str(table.table_name), version))
+    # Initial rows are those of the version itself, which may lie in files from long before.
+    cursors += [
+        (f"the table stream {stream.table_name}", 0 if stream.initial else stream.offset)
+        for stream in store.streams.all()
+        if stream.source_path == path
+    ]
+    needs = []
+    for name, version in cursors:
+        if version >= newest:
             continue
         commits = logs.commits(path, version - 1, version)
         if commits:
             age = now.timestamp() - commits[0].timestamp / 1000
-            needs.append(Need(str(table.table_name), math.ceil(age / 3600) + _SPARE_HOURS))
+            needs.append(Need(name, math.ceil(age / 3600) + _SPARE_HOURS))
     return max(needs, key=lambda need: need.hours, default=None)

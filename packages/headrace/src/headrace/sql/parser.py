@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.errors import SyntaxFault
-from headrace.sql import dynamic, dynamic_alter, shows, tables
+from headrace.sql import dynamic, dynamic_alter, shows, streams, tables
 from headrace.sql.cursor import Cursor
 from headrace.sql.spark_statement import parse_spark
 from headrace.sql.statements import Statement
@@ -50,6 +50,8 @@ def parse(text: str) -> Statement:
     tokens = _one_statement(text, scan(text))
     cursor = Cursor(text[: tokens[-1].end], tokens)
     refuse_unavailable(cursor)
+    if streams.is_about_stream(cursor):
+        return streams.parse_stream(cursor)
     for words, parser in _STARTS:
         if cursor.sees(*words):
             return parser(cursor)

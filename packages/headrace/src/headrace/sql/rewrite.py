@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from headrace.errors import BadSetting
-from headrace.names import quote
+from headrace.errors import BadSetting, SyntaxFault
+from headrace.names import parse_parts, quote
 from headrace.sql.cursor import Cursor
 from headrace.sql.table_names import CLAUSE_WORDS, DottedName, dotted_names, table_aliases
 from headrace.sql.tokens import Kind, Token, position_at, scan
@@ -165,6 +165,37 @@ _ALLOWED = {
     "change_tracking": "It is 'true' or 'false'.",
     "data_retention_days": "It is a whole number of days, 1 to 99999.",
 }
+
+
+# Table streams
+
+
+def stream_has_data(text: str, has_data: Callable[[tuple[str, ...]], bool]) -> str:
+    """Put TRUE or FALSE for every STREAM_HAS_DATA('stream'); where it is a column by itself it keeps its name.
+
+    >>> stream_has_data("SELECT stream_has_data('s') AS x, STREAM_HAS_DATA('a.s')", lambda parts: len(parts) > 1)
+    "SELECT false AS x, true AS `STREAM_HAS_DATA('a.s')`"
+    """
+    tokens = scan(text)
+    words = [token.upper or token.text for token in tokens]
+    edits: list[_Edit] = []
+    for index, token in enumerate(tokens):
+        if words[index] != "STREAM_HAS_DATA" or words[index + 1 : index + 2] != ["("]:
+            continue
+        literal = tokens[index + 2] if index + 2 < len(tokens) else token
+        if literal.kind is not Kind.STRING or words[index + 3 : index + 4] != [")"]:
+            raise SyntaxFault(
+                "STREAM_HAS_DATA takes the name of a table stream in quotes.",
+                hint="Write STREAM_HAS_DATA('name').",
+                position=position_at(text, literal.start),
+            )
+        end = tokens[index + 3].end
+        before = words[index - 1] if index else ""
+        after = words[index + 4] if index + 4 < len(words) else ""
+        is_column = before in ("SELECT", ",") and after in ("", ",", "FROM", ")", ";")
+        name = f" AS {quote(text[token.start : end])}" if is_column else ""
+        edits.append(_Edit(token.start, end, str(has_data(parse_parts(literal.value))).lower() + name))
+    return _apply(text, edits)
 
 
 # Time travel

@@ -13,6 +13,7 @@ from headrace.sql.statements import (
     ShowCreateTable,
     ShowDynamicTables,
     ShowRefreshHistory,
+    ShowStreams,
     ShowTables,
     Statement,
 )
@@ -45,6 +46,9 @@ def parse_show(cursor: Cursor) -> Statement:
     if cursor.accept("SHOW", "TABLES"):
         cursor.form = f"SHOW TABLES {_FILTER_FORM}"
         return ShowTables(cursor.text, *_filters(cursor))
+    if cursor.accept("SHOW", "TABLE", "STREAMS"):
+        cursor.form = f"SHOW TABLE STREAMS {_FILTER_FORM}"
+        return ShowStreams(cursor.text, *_filters(cursor))
     if cursor.accept("SHOW", "CREATE", "TABLE"):
         cursor.form = "SHOW CREATE TABLE name"
         name = cursor.name()

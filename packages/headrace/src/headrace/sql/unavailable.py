@@ -35,7 +35,6 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], str], ...] = (
     # A statement in a string would get past the checks on what is written where.
     (("EXECUTE",), "IMMEDIATE"),
 )
-_TABLE_STREAM_VERBS = _DDL
 _VERBS = ("GRANT", "REVOKE")
 
 
@@ -60,10 +59,6 @@ def _unavailable(cursor: Cursor) -> str | None:
         return verb
     if any(verb in verbs and word == expected for verbs, expected in _STATEMENTS) and _names_something(cursor, verb):
         return f"{verb} {word}"
-    if cursor.sees("SHOW", "TABLE", "STREAMS"):
-        return "SHOW TABLE STREAMS"
-    if verb in _TABLE_STREAM_VERBS and word == "TABLE" and _is_table_stream(cursor, verb, ahead + 1):
-        return f"{verb} TABLE STREAM"
     return None
 
 
@@ -71,17 +66,3 @@ def _names_something(cursor: Cursor, verb: str) -> bool:
     """`DESC user` and `USE task` mean a table and a schema of that name; `DESC user u` does not."""
     following = cursor.token(2)
     return verb not in ("DESC", "DESCRIBE", "USE") or following.is_name or following.kind is Kind.STRING
-
-
-def _is_table_stream(cursor: Cursor, verb: str, stream: int) -> bool:
-    """Tells `CREATE TABLE STREAM s ON …` from `CREATE TABLE stream (…)`: a table may be called stream."""
-    following = cursor.token(stream + 1)
-    if cursor.token(stream).upper != "STREAM" or not following.is_name:
-        return False
-    after = stream + 2
-    while cursor.token(after).text == "." and cursor.token(after + 1).is_name:
-        after += 2
-    end_word = cursor.token(after).upper
-    if verb == "CREATE":
-        return following.upper == "IF" or end_word == "ON"
-    return end_word == "SET" if verb == "ALTER" else following.upper != "PURGE"

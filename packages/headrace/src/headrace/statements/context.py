@@ -10,9 +10,9 @@ from datetime import datetime
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from headrace.catalog.records import DynamicTable
+from headrace.catalog.records import DynamicTable, TableStream
 from headrace.catalog.store import Store
-from headrace.errors import NotFound
+from headrace.errors import NotAllowed, NotFound
 from headrace.ivm.layout import layout_of
 from headrace.names import TableName, check_parts, quote, resolve, spark_database, split_database
 from headrace.plan.catalyst import Located
@@ -21,6 +21,7 @@ from headrace.progress import Progress
 from headrace.refresh.runner import Runner
 from headrace.settings import Settings
 from headrace.storage.delta import DeltaLogs, local_path
+from headrace.streams.reading import Streams
 
 DECIDE_MEANING = (
     "spark.sql.session.timeZone",
@@ -45,6 +46,9 @@ class Context:
     """The Spark settings that decide what a query means, as they were when the lake was opened."""
     runner: Runner = None  # type: ignore[assignment]
     """Set right after: the runner needs this context to read a query again."""
+
+    def __post_init__(self) -> None:
+        self.streams = Streams(self.spark, self.store, self.logs, self.home, self.clock)
 
     @contextmanager
     def own_meaning(self) -> Iterator[None]:
@@ -110,6 +114,15 @@ class Context:
             raise NotFound(f"{name} is not a dynamic table.", hint="SHOW DYNAMIC TABLES lists them.")
         raise NotFound(f"There is no dynamic table {name}.", hint="SHOW DYNAMIC TABLES lists them.")
 
+    def stream(self, parts: tuple[str, ...]) -> TableStream | None:
+        return self.store.streams.named(self.resolve(parts))
+
+    def require_stream(self, parts: tuple[str, ...]) -> TableStream:
+        stream = self.stream(parts)
+        if stream is None:
+            raise NotFound(f"There is no table stream {self.resolve(parts)}.", hint="SHOW TABLE STREAMS lists them.")
+        return stream
+
     def exists(self, name: TableName) -> bool:
         """Whether Spark's catalog has a table or view of this name."""
         try:
@@ -123,6 +136,11 @@ class Context:
         dynamic = self.store.table(name)
         if dynamic is not None:
             return Located(dynamic_source(dynamic))
+        if self.store.streams.named(name) is not None:
+            raise NotAllowed(
+                f"{name} is a table stream: what it shows depends on what has been read, so it is no source here.",
+                hint="Name the table that the stream reads.",
+            )
         try:
             detail = self.spark.sql(f"DESCRIBE DETAIL {quote(database)}.{quote(table)}").first()
         except AnalysisException:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame
 
 from headrace.errors import (
     AlreadyExists,
@@ -31,10 +32,22 @@ from headrace.sql import rewrite
 from headrace.sql import statements as sql
 from headrace.sql.parser import parse
 from headrace.sql.tokens import position_at, scan
-from headrace.statements import altering, creating, describe, dropping, explaining, listing, storing, vacuuming
+from headrace.statements import (
+    altering,
+    creating,
+    describe,
+    dropping,
+    explaining,
+    listing,
+    storing,
+    streaming,
+    vacuuming,
+)
 from headrace.statements.context import Context
 from headrace.storage.errors import short_message
+from headrace.streams.reading import Target
 
+_MOVES_STREAMS = ("INSERT", "MERGE", "UPDATE", "DELETE", "CREATE TABLE", "REPLACE TABLE")
 _WRITES_ROWS = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY")
 
 
@@ -165,6 +178,8 @@ def _drop_schema(context: Context, statement: sql.DropSchema) -> Result:
         )
     for table in inside:
         dropping.drop_table(context, table)
+    if statement.cascade:
+        streaming.drop_streams_in(context, database)
     guard = "IF EXISTS " if statement.if_exists else ""
     cascade = " CASCADE" if statement.cascade else ""
     context.spark.sql(f"DROP SCHEMA {guard}{quote(database)}{cascade}")
@@ -175,6 +190,9 @@ def _drop_table(context: Context, statement: sql.DropTable) -> Result:
     name = context.resolve(statement.name)
     if context.store.table(name) is not None:
         raise NotAllowed(f"{name} is a dynamic table.", hint=f"Write DROP DYNAMIC TABLE {name}.")
+    stream = context.store.streams.named(name)
+    if stream is not None:
+        raise streaming.refuse(stream, f"DROP {'VIEW' if statement.is_view else 'TABLE'}")
     kind = "VIEW" if statement.is_view else "TABLE"
     guard = "IF EXISTS " if statement.if_exists else ""
     spark_name = _spark_name(context, statement.name, name)
@@ -199,11 +217,31 @@ def _restore(context: Context, statement: sql.RestoreTable) -> Result:
         if statement.version is not None
         else f"TIMESTAMP AS OF {statement.timestamp}"
     )
+    path = table.storage_path if table is not None else _delta_path(context, name)
+    before = None if path is None else _restored_version(context, path, statement)
     result = from_frame(context.spark.sql(f"RESTORE TABLE {place} TO {when}"), context.settings.timezone)
+    if path is not None and before is not None:
+        undone = streaming.undone_readings(context, path, before)
+        if undone:
+            return done(" ".join([f"Table {name} restored to version {before}.", *undone]))
     if table is not None:
         context.logs.forget(table.storage_path)
         storing.set_storage_properties(context, table)
     return result
+
+
+def _delta_path(context: Context, name: TableName) -> str | None:
+    located = context.locate(name.database(context.home), name.table)
+    return None if located is None else located.source.path
+
+
+def _restored_version(context: Context, path: str, statement: sql.RestoreTable) -> int | None:
+    """Which version a table will be like; None when streams have never been read into it."""
+    if not context.store.streams.into(path):
+        return None
+    if statement.timestamp is None:
+        return statement.version
+    return streaming.version_at(context, path, statement.timestamp)
 
 
 # ---------------------------------------------------------------------- Spark's own
@@ -221,6 +259,11 @@ def _select_from_show(context: Context, statement: sql.SelectFromShow) -> Result
 
 def _spark(context: Context, statement: sql.Statement) -> Result:
     assert isinstance(statement, sql.SparkStatement)
+    return _spark_rows(context, statement, prepared_text(context, statement))
+
+
+def prepared_text(context: Context, statement: sql.SparkStatement) -> str:
+    """The text for Spark to run, once it is certain that it may."""
     _refuse_writes(context, statement)
     _refuse_reflection(statement.text)
     _refuse_own_settings(statement.text)
@@ -228,14 +271,38 @@ def _spark(context: Context, statement: sql.Statement) -> Result:
     if statement.verb in ("CREATE TABLE", "ALTER TABLE", "REPLACE TABLE"):
         text = rewrite.table_properties(text)
     text = rewrite.time_travel(text, lambda parts, version, moment: _past(context, parts, version, moment))
-    text = rewrite.spark_names(
+    text = rewrite.stream_has_data(text, lambda parts: streaming.has_data(context, context.require_stream(parts)))
+    return rewrite.spark_names(
         text, context.home, frozenset(name.lower() for name in context.workspaces()),
         lambda parts: context.resolve(parts).spark(context.home),
     )  # fmt: skip
-    rows = context.spark.sql(text)
-    if not rows.columns:
-        return done("Done.")
-    return from_frame(rows, context.settings.timezone)
+
+
+def _spark_rows(context: Context, statement: sql.SparkStatement, text: str) -> Result:
+    """Run it; when the lake has table streams, in a way that knows which it reads."""
+    if not context.store.streams.all():
+        return _shown(context, context.spark.sql(text))
+    if statement.verb in _MOVES_STREAMS:
+        return _shown(context, context.streams.run(text, tuple(_targets(context, statement))))
+    if statement.verb != "SELECT":
+        context.streams.refresh_named(text)
+        return _shown(context, context.spark.sql(text))
+    rows = context.streams.frame(text)
+    with context.streams.explained(rows):
+        return _shown(context, rows)
+
+
+def _shown(context: Context, rows: DataFrame) -> Result:
+    return from_frame(rows, context.settings.timezone) if rows.columns else done("Done.")
+
+
+def _targets(context: Context, statement: sql.SparkStatement) -> Iterator[Target]:
+    for target in statement.writes:
+        if len(target.parts) == 2 and target.parts[0].lower() == "delta":
+            yield Target(target.parts[1], path=target.parts[1])
+        else:
+            name = context.resolve(target.parts)
+            yield Target(str(name), name.database(context.home), name.table)
 
 
 def _refuse_reflection(text: str) -> None:
@@ -272,14 +339,26 @@ def _past(context: Context, parts: tuple[str, ...], version: int | None, moment:
     return f"({select_live(table.query.columns, layout_of(table.query).hides_groups, place, table.query.cut)})"
 
 
+def refuse_write(context: Context, parts: tuple[str, ...], method: str) -> None:
+    """The same for a write that is no statement."""
+    if context.dynamic(parts) is not None or context.stream(parts) is not None:
+        what = "table stream" if context.stream(parts) is not None else "dynamic table"
+        raise NotAllowed(
+            f"{context.resolve(parts)} is a {what}: {method} cannot write it.", hint="Write another table."
+        )
+
+
 def _refuse_writes(context: Context, statement: sql.SparkStatement) -> None:
     for target in statement.writes:
         if not 1 <= len(target.parts) <= 3:
             continue
+        verb = statement.verb.split()[0]
+        stream = context.stream(target.parts)
+        if stream is not None:
+            raise streaming.refuse(stream, statement.verb)
         table = context.dynamic(target.parts)
         if table is None:
             continue
-        verb = statement.verb.split()[0]
         if verb == "REFRESH":
             written = "REFRESH TABLE" if statement.verb == "REFRESH TABLE" else "REFRESH"
             raise NotAllowed(
@@ -316,6 +395,11 @@ _HANDLERS: dict[type, Callable[[Context, Any], Result]] = {
     sql.VerifyDynamicTable: explaining.verify_table,
     sql.ShowDynamicTables: listing.show_dynamic_tables,
     sql.ShowRefreshHistory: listing.show_history,
+    sql.CreateStream: streaming.create,
+    sql.AlterStream: streaming.alter,
+    sql.DropStream: streaming.drop,
+    sql.ShowStreams: streaming.show,
+    sql.DescribeStream: streaming.describe,
     sql.ShowTables: listing.show_tables,
     sql.ShowCreateTable: listing.show_create,
     sql.SelectFromShow: _select_from_show,

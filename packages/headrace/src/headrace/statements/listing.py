@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
-from headrace.catalog.records import RefreshRecord
+from headrace.catalog.records import RefreshRecord, TableStream
 from headrace.errors import NotFound, QueryFailed
-from headrace.names import quote
+from headrace.names import TableName, quote, quote_text
 from headrace.result import Result, from_frame, from_rows
 from headrace.sql import statements as sql
 from headrace.statements.context import Context
@@ -43,16 +43,19 @@ _HISTORY = [
 def show_tables(context: Context, statement: sql.ShowTables) -> Result:
     _, schema, database = context.require_database(statement.schema)
     dynamic = {table.name for table in context.store.tables() if table.table_name.database(context.home) == database}
+    streams = {
+        stream.name for stream in context.store.streams.all() if stream.table_name.database(context.home) == database
+    }
     rows = []
     for found in context.spark.catalog.listTables(database):
-        if found.isTemporary:
+        if found.isTemporary or found.name.lower() in streams:
             continue
         name = found.name
         is_dynamic = name.lower() in dynamic
         kind = str(found.tableType).upper()
         rows.append((schema, name, kind == "VIEW" and not is_dynamic, False, kind == "EXTERNAL", is_dynamic))
-    rows = [row for row in sorted(rows) if _like(row[1], statement.like)]
-    return _narrowed(context, from_rows(_TABLES, rows, context.settings.timezone), statement.where, statement.limit)
+    rows = [row for row in sorted(rows) if matches(row[1], statement.like)]
+    return narrowed(context, from_rows(_TABLES, rows, context.settings.timezone), statement.where, statement.limit)
 
 
 def show_dynamic_tables(context: Context, statement: sql.ShowDynamicTables) -> Result:
@@ -61,7 +64,7 @@ def show_dynamic_tables(context: Context, statement: sql.ShowDynamicTables) -> R
     for table in context.store.tables():
         if wanted is not None and table.table_name.database(context.home) != wanted:
             continue
-        if not _like(table.name, statement.like):
+        if not matches(table.name, statement.like):
             continue
         rows.append(
             (
@@ -72,7 +75,7 @@ def show_dynamic_tables(context: Context, statement: sql.ShowDynamicTables) -> R
                 table.created_at, table.creator, table.comment,
             )
         )  # fmt: skip
-    return _narrowed(context, from_rows(_DYNAMIC, rows, context.settings.timezone), statement.where, statement.limit)
+    return narrowed(context, from_rows(_DYNAMIC, rows, context.settings.timezone), statement.where, statement.limit)
 
 
 def show_history(context: Context, statement: sql.ShowRefreshHistory) -> Result:
@@ -81,7 +84,7 @@ def show_history(context: Context, statement: sql.ShowRefreshHistory) -> Result:
     where = statement.where
     if where is not None:
         where = re.sub(r"'LH_SCHEDULED'", "'SYSTEM_SCHEDULED'", where, flags=re.I)
-    return _narrowed(context, found, where, statement.limit)
+    return narrowed(context, found, where, statement.limit)
 
 
 def history_rows(context: Context, records: Sequence[RefreshRecord]) -> Result:
@@ -115,7 +118,7 @@ def _duration(record: RefreshRecord) -> str | None:
     return f"{took.days} {hours:02d}:{minutes:02d}:{seconds:02d}.{took.microseconds:06d}000"
 
 
-def _like(name: str, pattern: str | None) -> bool:
+def matches(name: str, pattern: str | None) -> bool:
     """SQL's % and _, and Spark's * and |; names are compared without regard to case."""
     if pattern is None:
         return True
@@ -126,7 +129,7 @@ def _like(name: str, pattern: str | None) -> bool:
     return re.fullmatch("|".join(choices), name, re.I | re.S) is not None
 
 
-def _narrowed(context: Context, result: Result, where: str | None, limit: int | None) -> Result:
+def narrowed(context: Context, result: Result, where: str | None, limit: int | None) -> Result:
     """WHERE over the printed columns is Spark's to evaluate; LIMIT is ours."""
     if where is not None:
         rows = context.spark.createDataFrame(result.to_arrow())
@@ -143,14 +146,15 @@ def _narrowed(context: Context, result: Result, where: str | None, limit: int | 
 
 def show_create(context: Context, statement: sql.ShowCreateTable) -> Result:
     table = context.dynamic(statement.name)
+    stream = context.stream(statement.name)
+    if stream is not None:
+        return from_rows([("createtab_stmt", _TEXT)], [(_create_stream(stream),)])
     if table is None:
         name = context.resolve(statement.name)
         if not context.exists(name):
             raise NotFound(f"There is no table {name}.", hint="SHOW TABLES lists them.")
         found = context.spark.sql(f"SHOW CREATE TABLE {name.spark(context.home)}")
         return from_frame(found, context.settings.timezone)
-    from headrace.names import quote_text
-
     columns = ", ".join(
         quote(c.name)
         + (f" COMMENT {quote_text(table.column_comments[c.name])}" if c.name in table.column_comments else "")
@@ -173,3 +177,17 @@ def show_create(context: Context, statement: sql.ShowCreateTable) -> Result:
     lines.append(f"REFRESH_MODE = {table.refresh_mode}")
     lines.append(f"AS {table.query.resolved_text}")
     return from_rows([("createtab_stmt", _TEXT)], [("\n".join(lines),)])
+
+
+def _create_stream(stream: TableStream) -> str:
+    """The stream as it is now: at its present offset."""
+
+    def full(name: TableName) -> str:
+        return ".".join(map(quote, (name.workspace, name.schema, name.table)))
+
+    comment = f"\nCOMMENT {quote_text(stream.comment)}" if stream.comment is not None else ""
+    initial = str(stream.initial).upper()
+    return (
+        f"CREATE TABLE STREAM {full(stream.table_name)} ON TABLE {full(stream.source)} VERSION AS OF {stream.offset}"
+        f"{comment}\nWITH PROPERTIES ('TABLE_STREAM_MODE'='{stream.mode}', 'SHOW_INITIAL_ROWS'='{initial}')"
+    )

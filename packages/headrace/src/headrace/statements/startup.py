@@ -1,12 +1,13 @@
 """What opening a lake does before the first statement: schema, drops that were cut short, lost definitions, refreshes
-that were cut short."""
+and streams' readings that were cut short."""
 
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
-from headrace.errors import NotFound
+from headrace.errors import NotFound, StaleStream
 from headrace.names import quote
 from headrace.refresh.recovery import settle_unfinished
 from headrace.refresh.stored import read_stored
@@ -26,6 +27,8 @@ def prepare(context: Context) -> None:
     _find_lost_definitions(context)
     settle_unfinished(context.store, context.logs, context.clock())
     _finish_definitions(context)
+    context.streams.settle_unfinished()
+    _finish_streams(context)
 
 
 def _folder(context: Context) -> Path:
@@ -80,3 +83,11 @@ def _finish_definitions(context: Context) -> None:
                 create_view(context, table)
         else:
             settle_replacement(context, table, stored)
+
+
+def _finish_streams(context: Context) -> None:
+    """A CREATE TABLE STREAM that died before its view gets the view."""
+    for stream in context.store.streams.all():
+        if not context.exists(stream.table_name):
+            with suppress(StaleStream):
+                context.streams.create_view(stream)

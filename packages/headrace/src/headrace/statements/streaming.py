@@ -1,0 +1,295 @@
+"""CREATE, ALTER, DROP, SHOW and DESC of table streams, and what STREAM_HAS_DATA says."""
+
+from __future__ import annotations
+
+import getpass
+import uuid
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.catalog.records import StreamRange, TableStream
+from headrace.errors import AlreadyExists, HeadraceError, NotAllowed, NotFound, StaleStream, UserError
+from headrace.names import TableName
+from headrace.plan.types import comparable
+from headrace.result import Result, done, from_rows
+from headrace.sql import statements as sql
+from headrace.statements.context import Context
+from headrace.statements.listing import matches, narrowed
+from headrace.statements.vacuuming import retention_hours
+from headrace.storage.delta import Snapshot
+from headrace.streams.ranges import stale_after
+from headrace.streams.view import STREAM_COLUMNS
+
+_TEXT = pa.string()
+_TIME = pa.timestamp("us", tz="UTC")
+_STREAMS = [
+    ("workspace_name", _TEXT), ("schema_name", _TEXT), ("name", _TEXT), ("table_name", _TEXT), ("mode", _TEXT),
+    ("show_initial_rows", pa.bool_()), ("offset", pa.int64()), ("has_data", pa.bool_()), ("stale", pa.bool_()),
+    ("stale_after", _TIME), ("created_time", _TIME), ("creator", _TEXT), ("comment", _TEXT),
+]  # fmt: skip
+
+
+def create(context: Context, statement: sql.CreateStream) -> Result:
+    name = context.resolve(statement.name)
+    present = context.store.streams.named(name)
+    if present is not None and statement.if_not_exists:
+        return done(f"Table stream {name} exists already; nothing was done.")
+    if present is None and context.exists(name):
+        raise AlreadyExists(f"{name} exists already, and is no table stream.", hint="Choose another name.")
+    if present is not None and not statement.or_replace:
+        raise AlreadyExists(
+            f"The table stream {name} exists already.", hint="Drop it, write OR REPLACE, or choose another name."
+        )
+    stream = _new(context, statement, name)
+    if present is not None:
+        _forget(context, present)
+    context.store.streams.put(stream)
+    try:
+        context.streams.create_view(stream)
+    except BaseException:
+        context.store.streams.drop(stream.id)
+        raise
+    after = f"{stream.source} after version {stream.offset}"
+    rows = " and its rows there are now" if stream.initial else ""
+    return done(f"Table stream {name} {'replaced' if present else 'created'}: it reads the changes of {after}{rows}.")
+
+
+def _new(context: Context, statement: sql.CreateStream, name: TableName) -> TableStream:
+    table = context.resolve(statement.table)
+    dynamic = context.store.table(table)
+    if dynamic is not None and dynamic.query.cut is not None:
+        raise NotAllowed(
+            f"{table} ends with LIMIT: which rows it shows depends on rows that did not change.",
+            hint="Make the stream on a dynamic table without LIMIT.",
+        )
+    is_stream = context.store.streams.named(table) is not None
+    located = None if is_stream else context.locate(table.database(context.home), table.table)
+    if located is None:
+        known = context.exists(table)
+        raise NotFound(
+            f"{table} is no Delta table: it has no changes to read." if known else f"There is no table {table}.",
+            hint="SHOW TABLES lists what there is.",
+        )
+    path = located.source.path
+    snapshot = context.logs.snapshot(path)
+    _refuse_columns(snapshot, [column.name for column in located.source.columns], table)
+    if dynamic is not None:
+        for column in dynamic.query.columns:
+            if not comparable(column.type):
+                raise NotAllowed(
+                    f"The column {column.name} of {table} has the type {column.type.lower()}, whose values cannot be "
+                    "compared: what changed in a refresh cannot be told.",
+                    hint="Leave the column out of the dynamic table, or make the stream on its source.",
+                )
+    if not snapshot.tracks_changes:
+        raise NotAllowed(
+            f"{table} does not track its changes.",
+            hint=f"Write ALTER TABLE {table} SET PROPERTIES ('change_tracking'='true'), then create the stream.",
+        )
+    offset = snapshot.version
+    if statement.version is not None:
+        offset = statement.version
+    elif statement.timestamp is not None:
+        offset = version_at(context, path, statement.timestamp)
+    _require_readable(context, path, table, offset, snapshot.version)
+    now = context.clock()
+    return TableStream(
+        id=uuid.uuid4().hex,
+        workspace=name.workspace,
+        schema_name=name.schema,
+        name=name.table,
+        source=table,
+        source_path=path,
+        source_table_id=snapshot.table_id,
+        is_dynamic=dynamic is not None,
+        mode=statement.mode,
+        show_initial_rows=statement.show_initial_rows,
+        offset=offset,
+        initial=statement.show_initial_rows,
+        offset_moved_at=now,
+        comment=statement.comment,
+        creator=getpass.getuser(),
+        created_at=now,
+    )
+
+
+def _refuse_columns(snapshot: Snapshot, columns: list[str], table: TableName) -> None:
+    taken = sorted({name.lower() for name in columns} & set(STREAM_COLUMNS))
+    if taken:
+        raise NotAllowed(
+            f"{table} has a column {taken[0]}, and so has every stream.", hint="Rename the table's column."
+        )
+
+
+def version_at(context: Context, path: str, expression: str) -> int:
+    """The newest version that was committed at or before a moment."""
+    row = context.spark.sql(f"SELECT unix_millis(CAST({expression} AS TIMESTAMP)) AS at").first()
+    moment = None if row is None else row["at"]
+    if moment is None:
+        raise UserError(
+            f"{expression} is no timestamp.", hint="Write, for example, TIMESTAMP AS OF '2026-01-31 12:00:00'."
+        )
+    commits = context.logs.history(path)
+    found = next((commit.version for commit in commits if commit.timestamp <= moment), None)
+    if found is None:
+        oldest = _shown(commits[-1].timestamp)
+        raise UserError(
+            f"The table's history begins at {oldest}, after {expression}.", hint="Choose a later moment, or a version."
+        )
+    return found
+
+
+def _require_readable(context: Context, path: str, table: TableName, offset: int, newest: int) -> None:
+    if offset > newest:
+        raise UserError(f"{table} has no version {offset}; its newest is {newest}.", hint="DESC HISTORY lists them.")
+    if context.logs.commits(path, offset, newest) is None:
+        raise StaleStream(
+            f"The log of {table} no longer has all versions after {offset}.", hint="DESC HISTORY lists those it has."
+        )
+
+
+def alter(context: Context, statement: sql.AlterStream) -> Result:
+    stream = context.require_stream(statement.name)
+    with context.streams.lock(stream.id):
+        context.streams.settle_unfinished([stream.id])
+        stream = context.require_stream(statement.name)
+        if isinstance(statement.action, sql.SetComment):
+            context.store.streams.put(stream.model_copy(update={"comment": statement.action.comment}))
+            return done(f"Table stream {stream.table_name} has a new comment.")
+        version = statement.action.version
+        newest = context.logs.snapshot(stream.source_path).version
+        _require_readable(context, stream.source_path, stream.source, version, newest)
+        changed = {"offset": version, "initial": False, "offset_moved_at": context.clock()}
+        context.store.streams.put(stream.model_copy(update=changed))
+    return done(
+        f"Table stream {stream.table_name} moved from version {stream.offset} to {version}: "
+        f"it reads the changes after that."
+    )
+
+
+def drop(context: Context, statement: sql.DropStream) -> Result:
+    name = context.resolve(statement.name)
+    stream = context.store.streams.named(name)
+    if stream is None:
+        if statement.if_exists:
+            return done(f"There is no table stream {name}; nothing was done.")
+        context.require_stream(statement.name)
+    else:
+        _forget(context, stream)
+    return done(f"Table stream {name} dropped.")
+
+
+def _forget(context: Context, stream: TableStream) -> None:
+    with context.streams.lock(stream.id):
+        context.streams.drop_view(stream)
+        context.store.streams.drop(stream.id)
+
+
+def drop_streams_in(context: Context, database: str) -> None:
+    for stream in context.store.streams.all():
+        if stream.table_name.database(context.home) == database:
+            _forget(context, stream)
+
+
+def show(context: Context, statement: sql.ShowStreams) -> Result:
+    wanted = context.require_database(statement.schema)[2] if statement.schema is not None else None
+    rows = []
+    for stream in context.store.streams.all():
+        if wanted is not None and stream.table_name.database(context.home) != wanted:
+            continue
+        if not matches(stream.name, statement.like):
+            continue
+        fresh, after = _freshness(context, stream)
+        rows.append(
+            (
+                stream.workspace, stream.schema_name, stream.name, str(stream.source), stream.mode,
+                stream.show_initial_rows, stream.offset, fresh and has_data(context, stream), not fresh, after,
+                stream.created_at, stream.creator, stream.comment,
+            )
+        )  # fmt: skip
+    found = from_rows(_STREAMS, rows, context.settings.timezone)
+    return narrowed(context, found, statement.where, statement.limit)
+
+
+def describe(context: Context, statement: sql.DescribeStream) -> Result:
+    stream = context.require_stream(statement.name)
+    problem = None
+    count: int | None = None
+    try:
+        rows = context.streams.table(stream.table_name.spark(context.home))
+        with context.streams.explained(rows):
+            count = rows.count()
+    except StaleStream as error:
+        problem = error.message
+    _, after = _freshness(context, stream)
+    lines: list[tuple[str, Any]] = [
+        ("workspace", stream.workspace),
+        ("schema", stream.schema_name),
+        ("name", stream.name),
+        ("table", stream.source),
+        ("mode", stream.mode),
+        ("show_initial_rows", str(stream.show_initial_rows).lower()),
+        ("offset", f"version {stream.offset}"),
+        ("offset_moved_time", _shown(int(stream.offset_moved_at.timestamp() * 1000))),
+        ("changes_waiting", "" if count is None else count),
+        ("stale", "false" if problem is None else f"true: {problem}"),
+        ("stale_after", "" if after is None else _shown(int(after.timestamp() * 1000))),
+        ("creator", stream.creator),
+        ("created_time", _shown(int(stream.created_at.timestamp() * 1000))),
+        ("comment", stream.comment or ""),
+    ]
+    return from_rows([("property", _TEXT), ("value", _TEXT)], [(key, str(value)) for key, value in lines])
+
+
+def _freshness(context: Context, stream: TableStream) -> tuple[bool, datetime | None]:
+    """Whether the stream can be read, and until when that is certain."""
+    try:
+        context.streams.waiting(stream)
+        return True, stale_after(context.logs, stream, retention_hours(context, stream.source_path))
+    except HeadraceError:
+        return False, None
+
+
+def has_data(context: Context, stream: TableStream) -> bool:
+    """Whether a read would give a row. Mostly the log tells; where it does not, one row is looked for."""
+    waiting = context.streams.waiting(stream)
+    if not waiting.changed and not stream.initial:
+        return False
+    if waiting.surely_has_data:
+        return True
+    rows = context.streams.table(stream.table_name.spark(context.home))
+    with context.streams.explained(rows):
+        return not rows.isEmpty()
+
+
+def undone_readings(context: Context, path: str, version: int) -> list[str]:
+    """Sentences about the changes that a RESTORE to this version took out of a table that streams were read into."""
+    found: dict[str, StreamRange] = {}
+    for reading in context.store.streams.into(path):
+        if reading.target_version is not None and reading.target_version > version:
+            for part in reading.ranges:
+                found.setdefault(part.stream_id, part)
+    sentences = []
+    for stream_id, part in found.items():
+        stream = context.store.streams.by_id(stream_id)
+        if stream is not None:
+            sentences.append(
+                f"What was read from the table stream {stream.table_name} after version {part.after} of its table is "
+                f"no longer in it; to read it again: ALTER TABLE STREAM {stream.table_name} SET OFFSET VERSION AS OF "
+                f"{part.after}."
+            )
+    return sentences
+
+
+def refuse(stream: TableStream, verb: str) -> NotAllowed:
+    """A statement that treats a stream as a table or view."""
+    return NotAllowed(
+        f"{stream.table_name} is a table stream; {verb} does not apply to it.",
+        hint="Use ALTER TABLE STREAM, CREATE OR REPLACE TABLE STREAM or DROP TABLE STREAM.",
+    )
+
+
+def _shown(milliseconds: int) -> str:
+    return f"{datetime.fromtimestamp(milliseconds / 1000, tz=timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,419 @@
+"""Reading streams, and moving their offsets in step with the commit of the statement that read them.
+
+A statement that writes goes through four steps: (1) analysis, which fixes the range of every stream it reads; (2) the
+reading is written down, with a number; (3) the statement runs, and its commit carries that number as Delta's `txn`; (4)
+the offsets move and the reading is done, in one transaction. Whoever finds a reading that is not done looks for its
+number in the target: there is nothing to guess.
+
+One process holds a lake, so locks in this process are enough: one for each stream, held from before (1) to after (4),
+and one for the texts of the views, held during analysis only.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace import failpoints
+from headrace.catalog.records import Reading, StreamRange, TableStream
+from headrace.catalog.store import Store
+from headrace.errors import NotAllowed, NotFound, StaleStream
+from headrace.names import TableName
+from headrace.plan.jvm import Jvm, kind, optional
+from headrace.sql.tokens import scan
+from headrace.storage.delta import DeltaLogs, local_path, require_sequence
+from headrace.storage.errors import short_message
+from headrace.streams.ranges import Waiting, stale, waiting
+from headrace.streams.view import ranges_in, view_text
+
+_ATTEMPTS = 20
+_APP = "spark.databricks.delta.write.txnAppId"
+_VERSION = "spark.databricks.delta.write.txnVersion"
+_GONE = ("FileNotFoundException", "FILE_NOT_EXIST", "does not exist", "DELTA_CHANGE_DATA_FILE_NOT_FOUND")
+
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table that a statement writes, as Spark's catalog knows it, or by its path."""
+
+    shown: str
+    database: str = ""
+    table: str = ""
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A statement or DataFrame whose names are resolved. `run` takes the `txn` pair that its commit must carry, or
+    None when it reads no stream."""
+
+    plan: str
+    run: Callable[[tuple[str, int] | None], Any]
+
+
+class Streams:
+    """All streams of an open lake; shared by all threads."""
+
+    def __init__(
+        self, spark: SparkSession, store: Store, logs: DeltaLogs, home: str, clock: Callable[[], datetime]
+    ) -> None:
+        self._spark = spark
+        self._store = store
+        self._logs = logs
+        self._home = home
+        self._clock = clock
+        self._views = threading.RLock()
+        self._guard = threading.Lock()
+        self._locks: dict[str, threading.RLock] = {}
+        self._texts: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {}
+
+    # ---- looking
+
+    def waiting(self, stream: TableStream) -> Waiting:
+        """What stands to be read."""
+        dynamic = self._store.table(stream.source) if stream.is_dynamic else None
+        return waiting(self._logs, stream, dynamic)
+
+    def frame(self, text: str) -> DataFrame:
+        """A query, with the range of every stream in it fixed."""
+        return self._settled(lambda: self._named_in(text), lambda: self._spark.sql(text), plan_of)
+
+    def table(self, parts: str) -> DataFrame:
+        """A table, view or stream as a DataFrame, with the range of every stream in it fixed."""
+        return self._settled(lambda: self._named_in(parts), lambda: self._spark.table(parts), plan_of)
+
+    def present(self, build: Callable[[], DataFrame]) -> DataFrame:
+        """What `build` gives, with every stream showing what stands to be read."""
+        return self._settled(list, build, plan_of)
+
+    def refresh_named(self, text: str) -> None:
+        """Let the views of the streams that a text names show what stands to be read."""
+        with self._views:
+            self._show_present(self._named_in(text))
+
+    def _show_present(self, streams: Iterable[TableStream]) -> list[StaleStream]:
+        """The errors of those that cannot be read: a word in a statement need not mean the stream of that name."""
+        found = []
+        for stream in streams:
+            try:
+                self._bring_up_to_date(stream)
+            except StaleStream as error:
+                found.append(error)
+        return found
+
+    def _named_in(self, text: str) -> list[TableStream]:
+        words = {token.value.lower() for token in scan(text) if token.is_name}
+        return [stream for stream in self._store.streams.all() if stream.name in words]
+
+    def _settled(
+        self,
+        named: Callable[[], Iterable[TableStream]],
+        build: Callable[[], Outcome],
+        plan: Callable[[Outcome], str],
+    ) -> Outcome:
+        """What `build` gives once every stream it turns out to read shows its present range."""
+        with self._views:
+            stale_ones = self._show_present(named())
+            before: frozenset[StreamRange] = frozenset()
+            for _ in range(_ATTEMPTS):
+                try:
+                    built = build()
+                except (PySparkException, Py4JJavaError) as error:
+                    if stale_ones:
+                        raise stale_ones[0] from error
+                    raise
+                outdated = frozenset(found for found in ranges_in(plan(built)) if self._is_outdated(found))
+                if not outdated:
+                    return built
+                if outdated == before:
+                    self._require_unread(outdated)
+                    return built
+                for found in outdated:
+                    self._bring_up_to_date(self._require(found))
+                before = outdated
+        raise NotAllowed("The table that a stream reads changes too fast to look at.", hint="Try again.")
+
+    def _is_outdated(self, found: StreamRange) -> bool:
+        """Whether a view shows less than there is, or what has been read already."""
+        return self.waiting(self._require(found)).part != found
+
+    def _require_unread(self, ranges: Iterable[StreamRange]) -> None:
+        """A DataFrame that cannot be built anew shows an older range: that is right while nobody has read it."""
+        for found in ranges:
+            stream = self._require(found)
+            if (stream.offset, stream.initial) != (found.after, found.initial):
+                raise NotAllowed(
+                    f"What this DataFrame shows of the table stream {stream.table_name} has been read already, and it "
+                    "cannot show more, because it was built with columns of another DataFrame.",
+                    hint='Make it again from session.table(…); or name columns with F.col("…").',
+                )
+
+    def _require(self, found: StreamRange) -> TableStream:
+        stream = self._store.streams.by_id(found.stream_id)
+        if stream is None:
+            raise StaleStream(
+                "A view of a table stream was found whose offset is not known: the operations database has no such "
+                "stream.",
+                hint="Create it again: CREATE OR REPLACE TABLE STREAM name ON TABLE table.",
+            )
+        return stream
+
+    def _bring_up_to_date(self, stream: TableStream) -> None:
+        found = self.waiting(stream)
+        text = view_text(
+            stream, found.columns, found.part, changed=found.changed, began=found.began, hides_groups=found.hides_groups
+        )
+        known = self._texts.get(stream.id)
+        if known == (found.shape, text):
+            return
+        if known is not None and known[0] == found.shape:
+            _set_view_text(Jvm(self._spark), stream.table_name, self._home, text)
+        else:
+            self._spark.sql(f"CREATE OR REPLACE VIEW {stream.table_name.spark(self._home)} AS {text}")
+        self._texts[stream.id] = (found.shape, text)
+
+    def create_view(self, stream: TableStream) -> None:
+        with self._views:
+            self._texts.pop(stream.id, None)
+            self._bring_up_to_date(stream)
+
+    def drop_view(self, stream: TableStream) -> None:
+        with self._views:
+            self._texts.pop(stream.id, None)
+            self._spark.sql(f"DROP VIEW IF EXISTS {stream.table_name.spark(self._home)}")
+
+    # ---- reading
+
+    def run(self, text: str, targets: tuple[Target, ...]) -> DataFrame:
+        """A statement that writes, in a session of its own: the `txn` pair is a setting of the session."""
+        session = self._spark._jsparkSession.cloneSession()  # type: ignore[attr-defined,unused-ignore]
+        jvm = Jvm(SparkSession(self._spark.sparkContext, session))
+
+        def prepare() -> Prepared:
+            analysed = _analysed(jvm, text)
+
+            def execute(pair: tuple[str, int] | None) -> DataFrame:
+                if pair is not None:
+                    session.conf().set(_APP, pair[0])
+                    session.conf().set(_VERSION, str(pair[1]))
+                rows = jvm.root.org.apache.spark.sql.classic.Dataset.ofRows(session, analysed)
+                return DataFrame(rows, SparkSession(self._spark.sparkContext, session))
+
+            return Prepared(_plan_text(analysed), execute)
+
+        found: DataFrame = self.consume(lambda: self._named_in(text), prepare, targets)
+        return found
+
+    def consume(
+        self,
+        named: Callable[[], Iterable[TableStream]],
+        prepare: Callable[[], Prepared],
+        targets: tuple[Target, ...],
+    ) -> Any:
+        """Run what `prepare` gives; if it reads streams, move their offsets with its commit."""
+        with ExitStack() as locks:
+            prepared, ranges = self._held(locks, named, prepare, lambda found: found.plan)
+            if not ranges:
+                return prepared.run(None)
+            if len(targets) != 1:
+                raise NotAllowed(
+                    "A statement that reads a table stream must write exactly one Delta table: the stream moves with "
+                    "that table's commit.",
+                    hint="Write a Delta table, or read the stream with SELECT, which does not move it.",
+                )
+            return self._move_with(prepared, ranges, targets[0])
+
+    def _held(
+        self,
+        locks: ExitStack,
+        named: Callable[[], Iterable[TableStream]],
+        build: Callable[[], Outcome],
+        plan: Callable[[Outcome], str],
+    ) -> tuple[Outcome, tuple[StreamRange, ...]]:
+        """What `build` gives while all streams that it reads are held by `locks`, and what it reads of them."""
+        held: set[str] = set()
+        while True:
+            built = self._settled(named, build, plan)
+            ranges = tuple(sorted(ranges_in(plan(built)), key=lambda part: part.stream_id))
+            wanted = [part.stream_id for part in ranges]
+            if set(wanted) <= held:
+                return built, ranges
+            # In the order of their ids, so that two statements never wait for each other; and then the ranges are
+            # fixed anew, because whoever held a lock has moved its stream.
+            locks.close()
+            for stream_id in wanted:
+                locks.enter_context(self.lock(stream_id))
+            held = set(wanted)
+            self.settle_unfinished(wanted)
+
+    def _move_with(self, prepared: Prepared, ranges: tuple[StreamRange, ...], target: Target) -> Any:
+        path = self._path_of(target)
+        reading = Reading(
+            id=self._store.streams.next_reading(self._clock()),
+            app_id=f"headrace-stream-{ranges[0].stream_id}",
+            ranges=ranges,
+            target=target.shown,
+            target_path=path,
+            target_database=target.database,
+            target_table=target.table,
+            began_at=self._clock(),
+        )
+        failpoints.reach("before-reading")
+        self._store.streams.begin(reading)
+        failpoints.reach("after-reading")
+        if path is not None:
+            failpoints.watch_for_file("mid-reading", path)
+        try:
+            outcome = prepared.run((reading.app_id, reading.id))
+        except Exception as error:
+            if not self._settle(reading):
+                self._raise_if_stale(error, ranges)
+            raise
+        failpoints.reach("after-stream-commit")
+        path = path or self._path_of(target)
+        if path is None:
+            raise NotFound(f"The table {target.shown} cannot be found after it was written.")
+        require_sequence(self._logs.sequence(path, reading.app_id), reading.id, path)
+        self._finish(reading, path)
+        failpoints.reach("after-offsets")
+        return outcome
+
+    @contextmanager
+    def delivery(
+        self, named: Callable[[], Iterable[TableStream]], build: Callable[[], DataFrame]
+    ) -> Iterator[DataFrame]:
+        """A DataFrame for a program that takes its rows: the offsets move when the block ends without an error."""
+        with ExitStack() as locks:
+            rows, ranges = self._held(locks, named, build, plan_of)
+            with self.explained(rows):
+                yield rows
+            if ranges:
+                self._store.streams.deliver(ranges, self._clock())
+
+    @contextmanager
+    def lock(self, stream_id: str) -> Iterator[None]:
+        """Whoever moves a stream's offset, holds this."""
+        with self._guard:
+            lock = self._locks.setdefault(stream_id, threading.RLock())
+        with lock:
+            yield
+
+    @contextmanager
+    def explained(self, rows: DataFrame) -> Iterator[None]:
+        """Missing files of a stream's changes become the error that says so."""
+        try:
+            yield
+        except (PySparkException, Py4JJavaError) as error:
+            self._raise_if_stale(error, ranges_in(plan_of(rows)))
+            raise
+
+    def _raise_if_stale(self, error: Exception, ranges: Iterable[StreamRange]) -> None:
+        if not isinstance(error, PySparkException | Py4JJavaError):
+            return
+        message = short_message(error)
+        for found in ranges:
+            stream = self._store.streams.by_id(found.stream_id)
+            if stream is None or not any(word in f"{message} {error}" for word in _GONE):
+                continue
+            if stream.source_path in f"{message} {error}":
+                raise stale(stream, f"files with changes of {stream.source} were removed") from error
+
+    # ---- settling
+
+    def settle_unfinished(self, stream_ids: Iterable[str] | None = None) -> None:
+        """Give every reading that was cut short its end. The caller holds the streams, or the lake is being opened."""
+        wanted = None if stream_ids is None else set(stream_ids)
+        for reading in self._store.streams.unfinished():
+            if wanted is None or wanted & {part.stream_id for part in reading.ranges}:
+                self._settle(reading)
+
+    def _settle(self, reading: Reading) -> bool:
+        """Whether the reading's commit is in its target."""
+        target = Target(reading.target, reading.target_database, reading.target_table, reading.target_path)
+        path = self._path_of(target)
+        if path is None:
+            self._remove_unregistered(reading)
+        if path is not None and self._carries(path, reading):
+            self._finish(reading, path)
+            return True
+        self._store.streams.forget(reading.id)
+        return False
+
+    def _carries(self, path: str, reading: Reading) -> bool:
+        try:
+            return self._logs.sequence(path, reading.app_id) == reading.id
+        except NotFound:
+            return False
+
+    def _remove_unregistered(self, reading: Reading) -> None:
+        """CREATE TABLE … AS committed its first version and died before the catalog knew: nobody can see that table,
+        and its folder would be in the way of the next attempt."""
+        if not reading.target_table or not self._spark.catalog.databaseExists(reading.target_database):
+            return
+        database = unquote(local_path(self._spark.catalog.getDatabase(reading.target_database).locationUri))
+        folder = Path(database) / reading.target_table
+        if folder.exists() and self._carries(str(folder), reading):
+            self._logs.forget(str(folder))
+            shutil.rmtree(folder)
+
+    def _finish(self, reading: Reading, path: str) -> None:
+        version = self._logs.snapshot(path).version
+        ended = reading.model_copy(update={"target_path": path, "target_version": version})
+        self._store.streams.finish(ended, self._clock())
+
+    def _path_of(self, target: Target) -> str | None:
+        """Where the target's log is; None when there is no such table yet."""
+        if target.path is not None:
+            return target.path
+        jvm = Jvm(self._spark)
+        identifier = jvm.catalyst.TableIdentifier(target.table, jvm.root.scala.Some(target.database))
+        catalog = jvm.state.catalog()
+        if not catalog.tableExists(identifier):
+            return None
+        found = catalog.getTableMetadata(identifier)
+        if str(optional(found.provider())).lower() != "delta":
+            raise NotAllowed(
+                f"{target.shown} is no Delta table: a table stream moves with the commit of the table that it is "
+                "written to.",
+                hint="Write the changes to a Delta table.",
+            )
+        return unquote(local_path(str(found.location().toString())))
+
+
+def plan_of(rows: DataFrame) -> str:
+    """A DataFrame's resolved plan as text."""
+    return str(rows._jdf.queryExecution().analyzed().toString())
+
+
+def _analysed(jvm: Jvm, text: str) -> Any:
+    """A statement's resolved plan; it is not run."""
+    skip = jvm.object("org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
+    return jvm.state.executePlan(jvm.parse(text), skip).analyzed()
+
+
+def _plan_text(analysed: Any) -> str:
+    """As text, with the query of a MERGE, which is no child of its node."""
+    text = str(analysed.toString())
+    return text + str(analysed.source().toString()) if "Merge" in kind(analysed) else text
+
+
+def _set_view_text(jvm: Jvm, name: TableName, home: str, text: str) -> None:
+    """Another text for a view with the same columns. CREATE OR REPLACE VIEW would read the query once more."""
+    catalog = jvm.state.catalog().externalCatalog()
+    view = catalog.getTable(name.database(home), name.table)
+    fields = {str(view.productElementName(place)): view.productElement(place) for place in range(view.productArity())}
+    fields["viewText"] = jvm.root.scala.Some(text)
+    catalog.alterTable(view.copy(*fields.values()))

@@ -1,0 +1,310 @@
+"""Table streams in SQL: what they show, and when they move."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace import Lake
+from headrace.errors import AlreadyExists, BadSetting, NotAllowed, NotFound, StaleStream, UserError
+
+ALL = "SELECT __change_type, __commit_version, id, name FROM s ORDER BY 2, 1, 3"
+
+
+@pytest.fixture
+def orders(lake: Lake) -> Lake:
+    """A table of two rows in version 1, and a stream on it."""
+    lake.sql("CREATE TABLE t (id INT, name STRING); INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    lake.sql("CREATE TABLE STREAM s ON TABLE t")
+    lake.sql("CREATE TABLE target (kind STRING, id INT, name STRING)")
+    return lake
+
+
+def change(lake: Lake) -> None:
+    lake.sql("INSERT INTO t VALUES (3, 'c'); UPDATE t SET name = 'A' WHERE id = 1; DELETE FROM t WHERE id = 2")
+
+
+CHANGES = [
+    ("INSERT", 2, 3, "c"),
+    ("UPDATE_AFTER", 3, 1, "A"),
+    ("UPDATE_BEFORE", 3, 1, "a"),
+    ("DELETE", 4, 2, "b"),
+]
+CONSUME = "INSERT INTO target SELECT __change_type, id, name FROM s"
+
+
+def described(lake: Lake, name: str = "s") -> dict[str, str]:
+    return dict(lake.sql(f"DESC TABLE STREAM {name}").rows)
+
+
+def taken(lake: Lake) -> list[tuple[Any, ...]]:
+    return lake.sql("SELECT * FROM target ORDER BY 1, 2, 3").rows
+
+
+def test_shows_all_changes_since_its_creation(orders: Lake) -> None:
+    assert orders.sql(ALL).rows == []
+    change(orders)
+    assert orders.sql(ALL).rows == CHANGES
+    assert orders.sql("SELECT * FROM s").columns == [
+        "__change_type", "__commit_version", "__commit_timestamp", "id", "name",
+    ]  # fmt: skip
+    assert orders.sql(ALL).rows == CHANGES, "a SELECT moves nothing"
+
+
+def test_moves_with_the_statement_that_writes(orders: Lake) -> None:
+    change(orders)
+    orders.sql(CONSUME)
+    assert taken(orders) == sorted((kind, key, name) for kind, _, key, name in CHANGES)
+    assert orders.sql(ALL).rows == []
+    orders.sql(CONSUME)
+    assert len(taken(orders)) == 4
+    orders.sql("INSERT INTO t VALUES (9, 'z')")
+    assert orders.sql(ALL).rows == [("INSERT", 5, 9, "z")]
+
+
+def test_streams_on_one_table_are_independent(orders: Lake) -> None:
+    orders.sql("CREATE TABLE STREAM other ON TABLE t")
+    change(orders)
+    orders.sql(CONSUME)
+    assert len(orders.sql("SELECT * FROM other").rows) == 4
+    assert orders.sql("SELECT * FROM s").rows == []
+
+
+def test_append_only_shows_inserted_rows(orders: Lake) -> None:
+    orders.sql("CREATE TABLE STREAM a ON TABLE t WITH PROPERTIES ('TABLE_STREAM_MODE' = 'APPEND_ONLY')")
+    change(orders)
+    orders.sql("UPDATE t SET name = 'later' WHERE id = 3; DELETE FROM t WHERE id = 3")
+    assert orders.sql("SELECT __change_type, id, name FROM a").rows == [("INSERT", 3, "c")]
+
+
+def test_initial_rows_come_once(orders: Lake) -> None:
+    orders.sql("CREATE TABLE STREAM i ON TABLE t WITH PROPERTIES ('SHOW_INITIAL_ROWS' = 'TRUE')")
+    orders.sql("INSERT INTO t VALUES (3, 'c')")
+    wanted = [("INSERT", 1, 1, "a"), ("INSERT", 1, 2, "b"), ("INSERT", 2, 3, "c")]
+    assert orders.sql(ALL.replace("FROM s", "FROM i")).rows == wanted
+    orders.sql("INSERT INTO target SELECT __change_type, id, name FROM i")
+    assert len(taken(orders)) == 3
+    assert orders.sql("SELECT * FROM i").rows == []
+
+
+def test_can_start_at_a_version_or_a_timestamp(orders: Lake) -> None:
+    orders.sql("CREATE TABLE STREAM v ON TABLE t VERSION AS OF 0")
+    assert orders.sql("SELECT id FROM v ORDER BY id").rows == [(1,), (2,)]
+    moment = orders.sql("SELECT max(__commit_timestamp) AS at FROM v").rows[0][0]
+    change(orders)
+    orders.sql(f"CREATE TABLE STREAM w ON TABLE t TIMESTAMP AS OF '{moment}' COMMENT 'from then'")
+    assert orders.sql(ALL.replace("FROM s", "FROM w")).rows == CHANGES
+    assert described(orders, "w")["comment"] == "from then"
+    with pytest.raises(UserError, match="no version 77"):
+        orders.sql("CREATE TABLE STREAM x ON TABLE t VERSION AS OF 77")
+    with pytest.raises(UserError, match="history begins"):
+        orders.sql("CREATE TABLE STREAM x ON TABLE t TIMESTAMP AS OF '2001-01-01'")
+
+
+def test_rewinds(orders: Lake) -> None:
+    change(orders)
+    orders.sql(CONSUME)
+    orders.sql("ALTER TABLE STREAM s SET OFFSET VERSION AS OF 3")
+    assert orders.sql(ALL).rows == CHANGES[3:]
+    with pytest.raises(UserError, match="no version 99"):
+        orders.sql("ALTER TABLE STREAM s SET OFFSET VERSION AS OF 99")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "MERGE INTO target t USING (SELECT * FROM s WHERE __change_type <> 'UPDATE_BEFORE') c ON t.id = c.id "
+        "WHEN MATCHED THEN UPDATE SET name = c.name WHEN NOT MATCHED THEN INSERT (kind, id, name) "
+        "VALUES (c.__change_type, c.id, c.name)",
+        "CREATE TABLE made AS SELECT * FROM s",
+        "CREATE OR REPLACE TABLE target AS SELECT * FROM s",
+        "INSERT OVERWRITE target SELECT __change_type, id, name FROM s",
+        "INSERT INTO target SELECT 'one', id, name FROM t WHERE id IN (SELECT id FROM s)",
+        "INSERT INTO target WITH c AS (SELECT * FROM s) SELECT __change_type, id, name FROM c WHERE false",
+        "INSERT INTO target SELECT a.__change_type, a.id, b.name FROM s a JOIN s b USING (id, __change_type)",
+    ],
+)
+def test_every_kind_of_write_moves_it(orders: Lake, statement: str) -> None:
+    change(orders)
+    orders.sql(statement)
+    assert orders.sql("SELECT * FROM s").rows == []
+    assert described(orders)["offset"] == "version 4"
+
+
+def test_a_merge_over_a_view_over_the_stream(orders: Lake, schema: str) -> None:
+    """As dbt does it: through a temporary view; and through a view in the catalog."""
+    merge = (
+        "MERGE INTO target t USING v ON false WHEN NOT MATCHED THEN INSERT (kind, id, name) VALUES ('x', v.id, v.name)"
+    )
+    orders.sql("CREATE OR REPLACE TEMPORARY VIEW v AS SELECT id, name FROM s WHERE __change_type = 'INSERT'")
+    orders.sql("INSERT INTO t VALUES (3, 'c')")
+    orders.sql(merge)
+    assert taken(orders) == [("x", 3, "c")]
+    orders.sql("DROP VIEW v")
+    orders.sql(f"CREATE VIEW w AS SELECT id, name FROM {schema}.s; CREATE VIEW v AS SELECT * FROM w")
+    orders.sql("INSERT INTO t VALUES (4, 'd')")
+    assert orders.sql("SELECT * FROM v").rows == [(4, "d")]
+    orders.sql(merge)
+    assert taken(orders) == [("x", 3, "c"), ("x", 4, "d")]
+    assert orders.sql("SELECT * FROM s").rows == []
+    orders.sql(merge)
+    assert len(taken(orders)) == 2
+
+
+def test_a_statement_that_reads_two_streams_moves_both(orders: Lake) -> None:
+    orders.sql("CREATE TABLE u (id INT, name STRING); CREATE TABLE STREAM r ON TABLE u")
+    orders.sql("INSERT INTO t VALUES (3, 'c'); INSERT INTO u VALUES (7, 'u')")
+    orders.sql("INSERT INTO target SELECT 's', id, name FROM s UNION ALL SELECT 'r', id, name FROM r")
+    assert taken(orders) == [("r", 7, "u"), ("s", 3, "c")]
+    assert orders.sql("SELECT id FROM s UNION ALL SELECT id FROM r").rows == []
+
+
+def test_a_failed_statement_moves_nothing(orders: Lake) -> None:
+    change(orders)
+    for wrong in (
+        "INSERT INTO target SELECT __change_type, id, raise_error('no') FROM s",
+        "INSERT INTO nowhere SELECT * FROM s",
+        "INSERT INTO target SELECT missing, id, name FROM s",
+    ):
+        with pytest.raises(UserError):
+            orders.sql(wrong)
+    assert orders.sql(ALL).rows == CHANGES
+    assert orders._context.store.streams.unfinished() == []
+    orders.sql(CONSUME)
+    assert len(taken(orders)) == 4
+
+
+def test_what_cannot_move_with_a_commit_is_refused(orders: Lake, tmp_path: Any) -> None:
+    change(orders)
+    orders.sql("CREATE TABLE files (id INT) USING parquet")
+    with pytest.raises(NotAllowed, match="no Delta table"):
+        orders.sql("INSERT INTO files SELECT id FROM s")
+    with pytest.raises(NotAllowed, match="exactly one"):
+        orders.sql(f"INSERT OVERWRITE DIRECTORY '{tmp_path}/x' USING parquet SELECT id FROM s")
+    assert orders.sql(ALL).rows == CHANGES
+
+
+def test_a_stream_on_a_dynamic_table(orders: Lake) -> None:
+    orders.sql("CREATE DYNAMIC TABLE d AS SELECT name, count(*) AS n FROM t GROUP BY name HAVING count(*) < 3")
+    orders.sql("CREATE TABLE STREAM ds ON TABLE d")
+    orders.sql("INSERT INTO t VALUES (3, 'a'), (4, 'c'); REFRESH DYNAMIC TABLE d")
+    shown = "SELECT __change_type, name, n FROM ds ORDER BY name, n"
+    assert orders.sql(shown).rows == [("DELETE", "a", 1), ("INSERT", "a", 2), ("INSERT", "c", 1)]
+    orders.sql("CREATE TABLE log AS SELECT * FROM ds")
+    assert orders.sql(shown).rows == []
+    orders.sql("INSERT INTO t VALUES (5, 'a'); ALTER DYNAMIC TABLE d SET REFRESH_MODE = FULL; REFRESH DYNAMIC TABLE d")
+    assert orders.sql(shown).rows == [("DELETE", "a", 2)], "what a full refresh writes again is no change"
+    assert orders.sql("VERIFY DYNAMIC TABLE d").rows[0][1] == "EQUAL"
+
+
+def test_dynamic_tables_cannot_read_streams(orders: Lake) -> None:
+    with pytest.raises(NotAllowed, match="table stream"):
+        orders.sql("CREATE DYNAMIC TABLE d AS SELECT id FROM s")
+
+
+def test_show_and_describe(orders: Lake, schema: str) -> None:
+    shown = f"SELECT name, table_name, mode, offset, has_data, stale FROM (SHOW TABLE STREAMS IN {schema})"
+    assert orders.sql(shown).rows == [("s", f"main.{schema}.t", "STANDARD", 1, False, False)]
+    change(orders)
+    assert orders.sql(shown).rows[0][4] is True
+    told = described(orders)
+    assert (told["mode"], told["offset"], told["changes_waiting"]) == ("STANDARD", "version 1", "4")
+    assert told["stale"] == "false"
+    assert told["stale_after"] > told["created_time"]
+    orders.sql("ALTER TABLE STREAM s SET COMMENT 'mine'")
+    assert described(orders)["comment"] == "mine"
+    assert orders.sql(f"SHOW TABLES IN {schema} LIKE 's'").rows == []
+    assert orders.sql(f"SHOW TABLE STREAMS IN {schema} LIKE 'x%'").rows == []
+
+
+def test_has_data(orders: Lake) -> None:
+    orders.sql("CREATE TABLE STREAM a ON TABLE t WITH PROPERTIES ('TABLE_STREAM_MODE' = 'APPEND_ONLY')")
+    has = "SELECT STREAM_HAS_DATA('s'), stream_has_data('a') AS only_inserts"
+    result = orders.sql(has)
+    assert (result.columns, result.rows) == (["STREAM_HAS_DATA('s')", "only_inserts"], [(False, False)])
+    orders.sql("UPDATE t SET name = 'x' WHERE id = 1")
+    assert orders.sql(has).rows == [(True, False)]
+    orders.sql("INSERT INTO t VALUES (3, 'c')")
+    assert orders.sql(has).rows == [(True, True)]
+    with pytest.raises(NotFound, match="no table stream"):
+        orders.sql("SELECT STREAM_HAS_DATA('nothing')")
+
+
+def test_create_drop_and_names(orders: Lake) -> None:
+    change(orders)
+    with pytest.raises(AlreadyExists, match="exists already"):
+        orders.sql("CREATE TABLE STREAM s ON TABLE t")
+    orders.sql("CREATE TABLE STREAM IF NOT EXISTS s ON TABLE t")
+    assert orders.sql(ALL).rows == CHANGES
+    orders.sql("CREATE OR REPLACE TABLE STREAM s ON TABLE t")
+    assert orders.sql(ALL).rows == []
+    with pytest.raises(AlreadyExists, match="no table stream"):
+        orders.sql("CREATE TABLE STREAM target ON TABLE t")
+    with pytest.raises(NotFound, match="no table"):
+        orders.sql("CREATE TABLE STREAM x ON TABLE nowhere")
+    with pytest.raises(NotFound, match="no Delta table"):
+        orders.sql("CREATE TABLE STREAM x ON TABLE s")
+    with pytest.raises(BadSetting, match="SIDEWAYS"):
+        orders.sql("CREATE TABLE STREAM x ON TABLE t WITH PROPERTIES ('TABLE_STREAM_MODE' = 'SIDEWAYS')")
+    for refused in ("DROP VIEW s", "DROP TABLE s", "INSERT INTO s VALUES (1)", "CREATE OR REPLACE VIEW s AS SELECT 1"):
+        with pytest.raises(NotAllowed, match="is a table stream"):
+            orders.sql(refused)
+    orders.sql("DROP TABLE STREAM s; DROP TABLE STREAM IF EXISTS s")
+    with pytest.raises(NotFound):
+        orders.sql("SELECT * FROM s")
+    with pytest.raises(NotFound, match="no table stream"):
+        orders.sql("DROP TABLE STREAM s")
+
+
+def test_needs_change_tracking(orders: Lake) -> None:
+    orders.sql("CREATE TABLE dark (id INT) TBLPROPERTIES ('change_tracking' = 'false')")
+    with pytest.raises(NotAllowed, match="does not track") as fault:
+        orders.sql("CREATE TABLE STREAM x ON TABLE dark")
+    assert "ALTER TABLE" in str(fault.value.hint)
+    orders.sql("ALTER TABLE dark SET PROPERTIES ('change_tracking' = 'true'); CREATE TABLE STREAM x ON TABLE dark")
+    orders.sql("INSERT INTO dark VALUES (1)")
+    assert orders.sql("SELECT id FROM x").rows == [(1,)]
+
+
+def test_added_columns_are_shown(orders: Lake) -> None:
+    orders.sql("INSERT INTO t VALUES (3, 'c'); ALTER TABLE t ADD COLUMNS (more INT); INSERT INTO t VALUES (4, 'd', 5)")
+    assert orders.sql("SELECT id, more FROM s ORDER BY id").rows == [(3, None), (4, 5)]
+
+
+def test_a_replaced_table_makes_it_stale(orders: Lake) -> None:
+    orders.sql("DROP TABLE t; CREATE TABLE t (id INT, name STRING); INSERT INTO t VALUES (8, 'new')")
+    for read in (ALL, CONSUME):
+        with pytest.raises(StaleStream, match="dropped and created again") as fault:
+            orders.sql(read)
+        assert "CREATE OR REPLACE TABLE STREAM" in str(fault.value.hint)
+    assert orders.sql("SHOW TABLE STREAMS LIKE 's'").rows[0][8] is True
+    assert "true" in described(orders)["stale"]
+    assert orders.sql("SELECT 's' AS s").rows == [("s",)], "a word is not a read"
+    orders.sql("CREATE OR REPLACE TABLE STREAM s ON TABLE t; INSERT INTO t VALUES (9, 'z')")
+    assert orders.sql("SELECT id FROM s").rows == [(9,)]
+
+
+def test_vacuum_is_held_back_and_missing_files_are_told(orders: Lake) -> None:
+    change(orders)
+    orders.sql("SET spark.databricks.delta.retentionDurationCheck.enabled = false")
+    assert orders.sql("VACUUM t RETAIN 0 HOURS").rows[0][2] == f"the table stream {described(orders)['workspace']}." + (
+        f"{described(orders)['schema']}.s"
+    )
+    assert orders.sql(ALL).rows == CHANGES
+    path = orders._context.store.streams.all()[0].source_path
+    orders.spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
+    orders.sql("SET spark.databricks.delta.retentionDurationCheck.enabled = true")
+    for read in (ALL, CONSUME):
+        with pytest.raises(StaleStream, match="files with changes"):
+            orders.sql(read)
+
+
+def test_a_restored_target_says_what_it_lost(orders: Lake) -> None:
+    change(orders)
+    orders.sql(CONSUME)
+    told = orders.sql("RESTORE TABLE target TO VERSION AS OF 0").rows[0][0]
+    assert "SET OFFSET VERSION AS OF 1" in told
+    orders.sql(told[told.index("ALTER TABLE STREAM") : -1])
+    orders.sql(CONSUME)
+    assert len(taken(orders)) == 4
