@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections import Counter
 
 import pyarrow as pa
@@ -32,6 +33,9 @@ def test_two_consumers_racing(lake: Lake) -> None:
     def produce() -> None:
         for number in range(ROUNDS):
             write_deltalake(path, pa.table({"id": pa.array([number], pa.int32())}), mode="append")
+            before = lake._context.store.streams.all()[0].offset
+            while lake._context.store.streams.all()[0].offset == before and not failures:
+                time.sleep(0.01)
         written.set()
 
     def consume(take: object) -> None:

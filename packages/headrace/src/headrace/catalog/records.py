@@ -102,6 +102,8 @@ class TableStream(Frozen):
     """Everything up to this version has been read."""
     initial: bool = False
     """The rows of the table at `offset` are still to be read, as inserts."""
+    last_reading: int = 0
+    """The number of the last statement that moved the offset with its commit."""
     offset_moved_at: datetime
     comment: str | None = None
     creator: str = ""
@@ -124,20 +126,21 @@ class StreamRange(Frozen):
 class Reading(Frozen):
     """A statement that reads streams and writes a table: written down before it runs, done when the offsets moved.
 
-    Its `id` is the version of the `txn` pair in the target's commit: so a crash on either side of it leaves no doubt.
+    The target's commit carries its `id`: so a crash on either side of it leaves no doubt.
     """
 
     id: int
-    app_id: str
     ranges: tuple[StreamRange, ...]
     target: str
     """As people name it."""
     target_path: str | None
     """None while the statement that creates the target has not ended."""
+    target_before: int | None = None
+    """The target's version before the statement."""
     target_database: str = ""
     target_table: str = ""
     target_version: int | None = None
-    """Of the commit, once done."""
+    """Of the commit, once done; None when there was nothing to write."""
     began_at: datetime
     done: bool = False
 

@@ -74,7 +74,7 @@ class StreamStore:
         oldest = kept.limit(1).offset(KEPT_READINGS - 1).scalar_subquery()
 
         def work(connection: Connection) -> None:
-            self._move(connection, reading.ranges, now)
+            self._move(connection, reading.ranges, now, reading.id)
             connection.execute(self._put_reading, _reading_values(ended))
             connection.execute(delete(ReadingRow).where(ReadingRow.done, ReadingRow.id < oldest))
 
@@ -97,7 +97,9 @@ class StreamStore:
         ours = (ReadingRow.target_path == target_path) & ReadingRow.done
         return self._readings(select(ReadingRow.payload).where(ours).order_by(ReadingRow.id))
 
-    def _move(self, connection: Connection, ranges: tuple[StreamRange, ...], now: datetime) -> None:
+    def _move(
+        self, connection: Connection, ranges: tuple[StreamRange, ...], now: datetime, reading_id: int = 0
+    ) -> None:
         for part in ranges:
             wanted = select(StreamRow.definition).where(StreamRow.id == part.stream_id)
             found = connection.execute(wanted.with_for_update()).scalar()
@@ -106,7 +108,9 @@ class StreamStore:
             stream = TableStream.model_validate_json(found)
             if (stream.offset, stream.initial) != (part.after, part.initial):
                 raise Bug(f"The stream {stream.table_name} stands at {stream.offset}, not at {part.after}.")
-            moved = stream.model_copy(update={"offset": part.upto, "initial": False, "offset_moved_at": now})
+            changed = {"offset": part.upto, "initial": False, "offset_moved_at": now}
+            changed["last_reading"] = max(stream.last_reading, reading_id)
+            moved = stream.model_copy(update=changed)
             definition = moved.model_dump_json()
             connection.execute(update(StreamRow).where(StreamRow.id == stream.id).values(definition=definition))
 

@@ -55,7 +55,7 @@ def _spelled(kind: type, name: str) -> str | None:
 
 
 class DataFrame:
-    """Rows to be computed. Streams in it show what stands to be read when an action begins."""
+    """Rows to be computed: tables show what is in them, and streams what stands to be read, when an action begins."""
 
     def __init__(
         self,
@@ -103,9 +103,7 @@ class DataFrame:
 
     def _look(self) -> SparkFrame:
         """For actions that move nothing."""
-        if not self._reads_streams:
-            return self._first
-        return self._context.streams.present(self._again)
+        return self._context.streams.present(self._again) if self._reads_streams else self._again()
 
     # ---- PySpark's methods, by the rule
 
@@ -278,8 +276,8 @@ class Writer:
             raise AlreadyExists(f"The table {full} exists already.", hint='Write mode="append" or mode="overwrite".')
         target = Target(str(full), full.database(context.home), full.table)
 
-        def write(rows: SparkFrame, pair: tuple[str, int] | None) -> None:
-            self._configured(rows, pair).mode(mode).options(**options).saveAsTable(full.spark(context.home))
+        def write(rows: SparkFrame) -> None:
+            self._configured(rows).mode(mode).options(**options).saveAsTable(full.spark(context.home))
 
         self._run(write, (target,))
 
@@ -289,34 +287,34 @@ class Writer:
         full = context.resolve(parse_parts(name))
         dispatch.refuse_write(context, parse_parts(name), "insert_into")
 
-        def write(rows: SparkFrame, pair: tuple[str, int] | None) -> None:
-            self._configured(rows, pair).insertInto(full.spark(context.home), overwrite)
+        def write(rows: SparkFrame) -> None:
+            self._configured(rows).insertInto(full.spark(context.home), overwrite)
 
         self._run(write, (Target(str(full), full.database(context.home), full.table),))
 
-    def _configured(self, rows: SparkFrame, pair: tuple[str, int] | None) -> DataFrameWriter:
+    def _configured(self, rows: SparkFrame) -> DataFrameWriter:
         writer = rows.write
         for method, arguments, named in self._calls:
             writer = getattr(writer, method)(*arguments, **named)
-        return writer if pair is None else writer.option("txnAppId", pair[0]).option("txnVersion", str(pair[1]))
+        return writer
 
     def _write_elsewhere(self) -> None:
         """Files and other formats have no commit that an offset could move with."""
         (method, arguments, named) = self._calls[-1]
         before = Writer(self._rows, self._calls[:-1])
-        self._run(lambda rows, pair: getattr(before._configured(rows, pair), method)(*arguments, **named), ())
+        self._run(lambda rows: getattr(before._configured(rows), method)(*arguments, **named), ())
 
-    def _run(self, write: Callable[[SparkFrame, tuple[str, int] | None], None], targets: tuple[Target, ...]) -> None:
+    def _run(self, write: Callable[[SparkFrame], None], targets: tuple[Target, ...]) -> None:
         rows = self._rows
         if not rows._reads_streams or rows._moves is Moves.NEVER:
             frame = rows._look()
             with rows._context.streams.explained(frame):
-                write(frame, None)
+                write(frame)
             return
 
         def prepare() -> Prepared:
             frame = rows._again()
-            return Prepared(plan_of(frame), lambda pair: write(frame, pair))
+            return Prepared(plan_of(frame), lambda mark: write(rows._context.streams.marked(frame, mark)))
 
         rows._context.streams.consume(list, prepare, targets)
 

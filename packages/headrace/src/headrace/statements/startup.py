@@ -15,6 +15,7 @@ from headrace.statements.context import Context
 from headrace.statements.dropping import drop_table
 from headrace.statements.replacing import settle_replacement
 from headrace.statements.storing import DROPPED, FOLDER, create_view, kept_definition
+from headrace.statements.streaming import forget_lost
 
 
 def prepare(context: Context) -> None:
@@ -27,6 +28,7 @@ def prepare(context: Context) -> None:
     _find_lost_definitions(context)
     settle_unfinished(context.store, context.logs, context.clock())
     _finish_definitions(context)
+    forget_lost(context)
     context.streams.settle_unfinished()
     _finish_streams(context)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import uuid
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from headrace.storage.delta import Snapshot
 from headrace.streams.ranges import stale_after
 from headrace.streams.view import STREAM_COLUMNS
 
+TRACES = "streams"
 _TEXT = pa.string()
 _TIME = pa.timestamp("us", tz="UTC")
 _STREAMS = [
@@ -45,11 +47,14 @@ def create(context: Context, statement: sql.CreateStream) -> Result:
     stream = _new(context, statement, name)
     if present is not None:
         _forget(context, present)
+    _trace(context, stream.id).parent.mkdir(exist_ok=True)
+    _trace(context, stream.id).write_text(name.spark(context.home), encoding="utf-8")
     context.store.streams.put(stream)
     try:
         context.streams.create_view(stream)
     except BaseException:
         context.store.streams.drop(stream.id)
+        _trace(context, stream.id).unlink(missing_ok=True)
         raise
     after = f"{stream.source} after version {stream.offset}"
     rows = " and its rows there are now" if stream.initial else ""
@@ -185,6 +190,30 @@ def _forget(context: Context, stream: TableStream) -> None:
     with context.streams.lock(stream.id):
         context.streams.drop_view(stream)
         context.store.streams.drop(stream.id)
+        _trace(context, stream.id).unlink(missing_ok=True)
+
+
+def _trace(context: Context, stream_id: str) -> Path:
+    """A file in the lake for each stream, with the name of its view: it outlives the operations database."""
+    return context.settings.path / TRACES / stream_id
+
+
+def forget_lost(context: Context) -> None:
+    """A stream's offset is in the operations database alone. If that was lost, so is the stream: its view, which would
+    go on showing the same changes, is dropped."""
+    folder = context.settings.path / TRACES
+    known = {stream.id for stream in context.store.streams.all()}
+    views = {stream.table_name.spark(context.home) for stream in context.store.streams.all()}
+    for trace in sorted(folder.iterdir()) if folder.exists() else ():
+        if trace.name in known:
+            continue
+        view = trace.read_text(encoding="utf-8")
+        if view and view not in views:
+            context.spark.sql(f"DROP VIEW IF EXISTS {view}")
+            context.progress.tell(
+                f"The table stream {view} is gone: the operations database no longer knows its offset. Create it again."
+            )
+        trace.unlink()
 
 
 def drop_streams_in(context: Context, database: str) -> None:

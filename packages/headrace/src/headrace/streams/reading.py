@@ -1,9 +1,9 @@
 """Reading streams, and moving their offsets in step with the commit of the statement that read them.
 
 A statement that writes goes through four steps: (1) analysis, which fixes the range of every stream it reads; (2) the
-reading is written down, with a number; (3) the statement runs, and its commit carries that number as Delta's `txn`; (4)
-the offsets move and the reading is done, in one transaction. Whoever finds a reading that is not done looks for its
-number in the target: there is nothing to guess.
+reading is written down, with a number; (3) the statement runs, and its commit carries that number in its user metadata;
+(4) the offsets move and the reading is done, in one transaction. Whoever finds a reading that is not done looks for its
+number in the target's log: there is nothing to guess.
 
 One process holds a lake, so locks in this process are enough: one for each stream, held from before (1) to after (4),
 and one for the texts of the views, held during analysis only.
@@ -11,6 +11,7 @@ and one for the texts of the views, held during analysis only.
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -28,18 +29,20 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace import failpoints
 from headrace.catalog.records import Reading, StreamRange, TableStream
 from headrace.catalog.store import Store
-from headrace.errors import NotAllowed, NotFound, StaleStream
+from headrace.errors import Bug, NotAllowed, NotFound, StaleStream
 from headrace.names import TableName
 from headrace.plan.jvm import Jvm, kind, optional
 from headrace.sql.tokens import scan
-from headrace.storage.delta import DeltaLogs, local_path, require_sequence
+from headrace.storage.delta import DeltaLogs, local_path
 from headrace.storage.errors import short_message
 from headrace.streams.ranges import Waiting, stale, waiting
 from headrace.streams.view import ranges_in, view_text
 
 _ATTEMPTS = 20
-_APP = "spark.databricks.delta.write.txnAppId"
-_VERSION = "spark.databricks.delta.write.txnVersion"
+_LOOKED_BACK = 100
+"""So many of the last commits of a target are looked through for readings that we do not know of."""
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_MARK = re.compile(r"headrace-reading:(\d+):([0-9a-f,]+)")
 _GONE = ("FileNotFoundException", "FILE_NOT_EXIST", "does not exist", "DELTA_CHANGE_DATA_FILE_NOT_FOUND")
 
 Outcome = TypeVar("Outcome")
@@ -57,11 +60,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A statement or DataFrame whose names are resolved. `run` takes the `txn` pair that its commit must carry, or
-    None when it reads no stream."""
+    """A statement or DataFrame whose names are resolved. `run` takes the mark that its commit must carry, or None when
+    it reads no stream."""
 
     plan: str
-    run: Callable[[tuple[str, int] | None], Any]
+    run: Callable[[str | None], Any]
 
 
 class Streams:
@@ -198,24 +201,35 @@ class Streams:
     # ---- reading
 
     def run(self, text: str, targets: tuple[Target, ...]) -> DataFrame:
-        """A statement that writes, in a session of its own: the `txn` pair is a setting of the session."""
-        session = self._spark._jsparkSession.cloneSession()  # type: ignore[attr-defined,unused-ignore]
-        jvm = Jvm(SparkSession(self._spark.sparkContext, session))
+        """A statement that writes, in a session of its own: what a commit carries is a setting of the session."""
+        session = self._own_session()
+        jvm = Jvm(session)
 
         def prepare() -> Prepared:
             analysed = _analysed(jvm, text)
-
-            def execute(pair: tuple[str, int] | None) -> DataFrame:
-                if pair is not None:
-                    session.conf().set(_APP, pair[0])
-                    session.conf().set(_VERSION, str(pair[1]))
-                rows = jvm.root.org.apache.spark.sql.classic.Dataset.ofRows(session, analysed)
-                return DataFrame(rows, SparkSession(self._spark.sparkContext, session))
-
-            return Prepared(_plan_text(analysed), execute)
+            return Prepared(_plan_text(analysed), lambda mark: self._in_session(session, analysed, mark))
 
         found: DataFrame = self.consume(lambda: self._named_in(text), prepare, targets)
         return found
+
+    def marked(self, rows: DataFrame, mark: str | None) -> DataFrame:
+        """The same rows in a session whose commits carry the mark."""
+        if mark is None:
+            return rows
+        return self._in_session(self._own_session(), rows._jdf.queryExecution().analyzed(), mark)
+
+    def _own_session(self) -> SparkSession:
+        """With the same settings, current schema and temporary views."""
+        session: Any = self._spark._jsparkSession  # type: ignore[attr-defined,unused-ignore]
+        return SparkSession(self._spark.sparkContext, session.cloneSession())
+
+    def _in_session(self, session: SparkSession, analysed: Any, mark: str | None) -> DataFrame:
+        """A resolved plan in a session; a command runs now."""
+        if mark is not None:
+            own = str(session.conf.get(_METADATA, "") or "")
+            session.conf.set(_METADATA, f"{own} {mark}".strip())
+        jvm = Jvm(session)
+        return DataFrame(jvm.root.org.apache.spark.sql.classic.Dataset.ofRows(jvm.session, analysed), session)
 
     def consume(
         self,
@@ -244,40 +258,47 @@ class Streams:
         plan: Callable[[Outcome], str],
     ) -> tuple[Outcome, tuple[StreamRange, ...]]:
         """What `build` gives while all streams that it reads are held by `locks`, and what it reads of them."""
-        held: set[str] = set()
+        # Those that are named are taken first: mostly these are all, and one look is enough.
+        held = self._hold(locks, [stream.id for stream in named()])
         while True:
             built = self._settled(named, build, plan)
             ranges = tuple(sorted(ranges_in(plan(built)), key=lambda part: part.stream_id))
             wanted = [part.stream_id for part in ranges]
             if set(wanted) <= held:
                 return built, ranges
-            # In the order of their ids, so that two statements never wait for each other; and then the ranges are
-            # fixed anew, because whoever held a lock has moved its stream.
+            # And then the ranges are fixed anew, because whoever held a lock has moved its stream.
             locks.close()
-            for stream_id in wanted:
-                locks.enter_context(self.lock(stream_id))
-            held = set(wanted)
-            self.settle_unfinished(wanted)
+            held = self._hold(locks, wanted)
+
+    def _hold(self, locks: ExitStack, stream_ids: Iterable[str]) -> set[str]:
+        """In the order of their ids, so that two statements never wait for each other."""
+        wanted = sorted(set(stream_ids))
+        for stream_id in wanted:
+            locks.enter_context(self.lock(stream_id))
+        self.settle_unfinished(wanted)
+        return set(wanted)
 
     def _move_with(self, prepared: Prepared, ranges: tuple[StreamRange, ...], target: Target) -> Any:
         path = self._path_of(target)
         reading = Reading(
             id=self._store.streams.next_reading(self._clock()),
-            app_id=f"headrace-stream-{ranges[0].stream_id}",
             ranges=ranges,
             target=target.shown,
             target_path=path,
+            target_before=None if path is None else self._newest(path),
             target_database=target.database,
             target_table=target.table,
             began_at=self._clock(),
         )
+        if path is not None:
+            self._refuse_if_behind(path, ranges, target)
         failpoints.reach("before-reading")
         self._store.streams.begin(reading)
         failpoints.reach("after-reading")
         if path is not None:
             failpoints.watch_for_file("mid-reading", path)
         try:
-            outcome = prepared.run((reading.app_id, reading.id))
+            outcome = prepared.run(_mark(reading))
         except Exception as error:
             if not self._settle(reading):
                 self._raise_if_stale(error, ranges)
@@ -286,10 +307,22 @@ class Streams:
         path = path or self._path_of(target)
         if path is None:
             raise NotFound(f"The table {target.shown} cannot be found after it was written.")
-        require_sequence(self._logs.sequence(path, reading.app_id), reading.id, path)
-        self._finish(reading, path)
+        written = self._commit_of(path, reading)
+        if written is None and self._newest(path) != reading.target_before:
+            raise Bug(f"The commit to {path} does not carry the reading {reading.id}.")
+        # A statement that had nothing to write made no commit; it has read its changes all the same.
+        self._finish(reading, path, written)
         failpoints.reach("after-offsets")
         return outcome
+
+    def _refuse_if_behind(self, path: str, ranges: tuple[StreamRange, ...], target: Target) -> None:
+        """The target knows of a later reading than we do: the operations database was brought back from a backup."""
+        streams = [self._require(part) for part in ranges]
+        for commit in self._logs.history(path, _LOOKED_BACK):
+            found = _MARK.search(commit.user_metadata or "")
+            for stream in streams:
+                if found and stream.id in found[2].split(",") and int(found[1]) > stream.last_reading:
+                    raise stale(stream, f"{target.shown} has taken in later changes than this offset knows of")
 
     @contextmanager
     def delivery(
@@ -346,17 +379,27 @@ class Streams:
         path = self._path_of(target)
         if path is None:
             self._remove_unregistered(reading)
-        if path is not None and self._carries(path, reading):
-            self._finish(reading, path)
+        written = None if path is None else self._commit_of(path, reading)
+        if path is not None and written is not None:
+            self._finish(reading, path, written)
             return True
         self._store.streams.forget(reading.id)
         return False
 
-    def _carries(self, path: str, reading: Reading) -> bool:
+    def _commit_of(self, path: str, reading: Reading) -> int | None:
+        """The version that carries the reading's mark. Long before a log is cleaned up, its readings are settled."""
         try:
-            return self._logs.sequence(path, reading.app_id) == reading.id
+            newest = self._newest(path)
         except NotFound:
-            return False
+            return None
+        before = -1 if reading.target_before is None else reading.target_before
+        for commit in self._logs.commits(path, before, newest) or self._logs.history(path):
+            if _mark(reading) in (commit.user_metadata or ""):
+                return commit.version
+        return None
+
+    def _newest(self, path: str) -> int:
+        return self._logs.snapshot(path).version
 
     def _remove_unregistered(self, reading: Reading) -> None:
         """CREATE TABLE … AS committed its first version and died before the catalog knew: nobody can see that table,
@@ -365,13 +408,12 @@ class Streams:
             return
         database = unquote(local_path(self._spark.catalog.getDatabase(reading.target_database).locationUri))
         folder = Path(database) / reading.target_table
-        if folder.exists() and self._carries(str(folder), reading):
+        if folder.exists() and self._commit_of(str(folder), reading) is not None:
             self._logs.forget(str(folder))
             shutil.rmtree(folder)
 
-    def _finish(self, reading: Reading, path: str) -> None:
-        version = self._logs.snapshot(path).version
-        ended = reading.model_copy(update={"target_path": path, "target_version": version})
+    def _finish(self, reading: Reading, path: str, written: int | None) -> None:
+        ended = reading.model_copy(update={"target_path": path, "target_version": written})
         self._store.streams.finish(ended, self._clock())
 
     def _path_of(self, target: Target) -> str | None:
@@ -391,6 +433,10 @@ class Streams:
                 hint="Write the changes to a Delta table.",
             )
         return unquote(local_path(str(found.location().toString())))
+
+
+def _mark(reading: Reading) -> str:
+    return f"headrace-reading:{reading.id}:{','.join(part.stream_id for part in reading.ranges)}"
 
 
 def plan_of(rows: DataFrame) -> str:
