@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace import failpoints
@@ -38,7 +38,6 @@ from headrace.storage.errors import short_message
 from headrace.streams.ranges import Waiting, stale, waiting
 from headrace.streams.view import ranges_in, view_text
 
-_ATTEMPTS = 20
 _LOOKED_BACK = 100
 """So many of the last commits of a target are looked through for readings that we do not know of."""
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -105,14 +104,14 @@ class Streams:
     def refresh_named(self, text: str) -> None:
         """Let the views of the streams that a text names show what stands to be read."""
         with self._views:
-            self._show_present(self._named_in(text))
+            self._show_present(self._named_in(text), {})
 
-    def _show_present(self, streams: Iterable[TableStream]) -> list[StaleStream]:
+    def _show_present(self, streams: Iterable[TableStream], shown: dict[str, StreamRange]) -> list[StaleStream]:
         """The errors of those that cannot be read: a word in a statement need not mean the stream of that name."""
         found = []
         for stream in streams:
             try:
-                self._bring_up_to_date(stream)
+                shown[stream.id] = self._bring_up_to_date(stream)
             except StaleStream as error:
                 found.append(error)
         return found
@@ -127,31 +126,29 @@ class Streams:
         build: Callable[[], Outcome],
         plan: Callable[[Outcome], str],
     ) -> Outcome:
-        """What `build` gives once every stream it turns out to read shows its present range."""
+        """What `build` gives once every stream it turns out to read shows what stood to be read when this began."""
+        shown: dict[str, StreamRange] = {}
         with self._views:
-            stale_ones = self._show_present(named())
+            stale_ones = self._show_present(named(), shown)
             before: frozenset[StreamRange] = frozenset()
-            for _ in range(_ATTEMPTS):
+            while True:
                 try:
                     built = build()
                 except (PySparkException, Py4JJavaError) as error:
                     if stale_ones:
                         raise stale_ones[0] from error
                     raise
-                outdated = frozenset(found for found in ranges_in(plan(built)) if self._is_outdated(found))
-                if not outdated:
-                    return built
-                if outdated == before:
+                found = ranges_in(plan(built))
+                for part in found:
+                    if part.stream_id not in shown:
+                        shown[part.stream_id] = self._bring_up_to_date(self._require(part))
+                outdated = frozenset(part for part in found if shown[part.stream_id] != part)
+                if outdated and outdated == before:
                     self._require_unread(outdated)
-                    return built
-                for found in outdated:
-                    self._bring_up_to_date(self._require(found))
-                before = outdated
-        raise NotAllowed("The table that a stream reads changes too fast to look at.", hint="Try again.")
-
-    def _is_outdated(self, found: StreamRange) -> bool:
-        """Whether a view shows less than there is, or what has been read already."""
-        return self.waiting(self._require(found)).part != found
+                elif outdated:
+                    before = outdated
+                    continue
+                return built
 
     def _require_unread(self, ranges: Iterable[StreamRange]) -> None:
         """A DataFrame that cannot be built anew shows an older range: that is right while nobody has read it."""
@@ -174,19 +171,21 @@ class Streams:
             )
         return stream
 
-    def _bring_up_to_date(self, stream: TableStream) -> None:
+    def _bring_up_to_date(self, stream: TableStream) -> StreamRange:
+        """Let the stream's view show what stands to be read now, and tell what that is."""
         found = self.waiting(stream)
         text = view_text(
             stream, found.columns, found.part, changed=found.changed, began=found.began, hides_groups=found.hides_groups
         )
         known = self._texts.get(stream.id)
         if known == (found.shape, text):
-            return
+            return found.part
         if known is not None and known[0] == found.shape:
             _set_view_text(Jvm(self._spark), stream.table_name, self._home, text)
         else:
             self._spark.sql(f"CREATE OR REPLACE VIEW {stream.table_name.spark(self._home)} AS {text}")
         self._texts[stream.id] = (found.shape, text)
+        return found.part
 
     def create_view(self, stream: TableStream) -> None:
         with self._views:
@@ -423,9 +422,10 @@ class Streams:
         jvm = Jvm(self._spark)
         identifier = jvm.catalyst.TableIdentifier(target.table, jvm.root.scala.Some(target.database))
         catalog = jvm.state.catalog()
-        if not catalog.tableExists(identifier):
+        try:
+            found = catalog.getTableMetadata(identifier)
+        except AnalysisException:
             return None
-        found = catalog.getTableMetadata(identifier)
         if str(optional(found.provider())).lower() != "delta":
             raise NotAllowed(
                 f"{target.shown} is no Delta table: a table stream moves with the commit of the table that it is "
