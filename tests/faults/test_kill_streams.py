@@ -51,7 +51,7 @@ def test_kill_at_every_failpoint_of_a_reading(tmp_path: Path) -> None:
         file.unlink()
     for name, content in old.items():
         (lake / name).write_bytes(content)
-    refused = CONSUME.replace("sql", "refused", 1)
+    refused = "refused INSERT INTO made SELECT id FROM s"
     assert run(lake, refused)[0][refused]["code"] == "STALE_STREAM"
     # Without any, the offset is not known.
     for file in lake.glob("headrace.db*"):

@@ -112,6 +112,28 @@ def test_columns_of_another_frame_keep_their_range(session: Session) -> None:
         picked.collect()
 
 
+def test_what_would_bypass_a_stream_is_refused(session: Session) -> None:
+    session.sql("CREATE TABLE u (id INT, name STRING, amount DECIMAL(10,2))").collect()
+    session.sql("CREATE TABLE STREAM r ON TABLE u").collect()
+    session.sql("INSERT INTO t VALUES (3, 'c', 30)").collect()
+    for bypass in ("na", "rdd", "merge_into", "write_to"):
+        with pytest.raises(NotAllowed, match="would not move it"):
+            getattr(session.table("s"), bypass)
+    with pytest.raises(NotAllowed, match="only looks"):
+        session.table("s", consume=False).union_all(session.table("r"))
+    with pytest.raises(NotAllowed, match="userMetadata"):
+        session.table("s").write.option("userMetadata", "x").save_as_table("target")
+    with pytest.raises(NotAllowed, match="no Delta table"):
+        session.table("s").write.format("parquet").save_as_table("files")
+    first = session.table("s")
+    kept = first.filter(first["id"] > 0)
+    session.sql("INSERT INTO t VALUES (4, 'd', 40)").collect()
+    with pytest.raises(NotAllowed, match="different changes"):
+        kept.union_all(session.table("s")).collect()
+    assert waiting(session) == 2
+    assert [part.count() >= 0 for part in session.table("t").random_split([0.5, 0.5], 1)] == [True, True]
+
+
 def test_methods_in_both_spellings(session: Session) -> None:
     rows = session.table("t")
     assert rows.with_column("twice", F.col("amount") * 2).columns == rows.withColumn("twice", F.lit(1)).columns

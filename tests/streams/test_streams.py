@@ -151,6 +151,8 @@ def test_a_merge_over_a_view_over_the_stream(orders: Lake, schema: str) -> None:
     assert orders.sql("SELECT * FROM s").rows == []
     orders.sql(merge)
     assert len(taken(orders)) == 2
+    orders.sql("INSERT INTO t VALUES (5, 'e')")
+    assert orders.sql("TABLE v").rows == [(5, "e")]
 
 
 def test_a_statement_that_reads_two_streams_moves_both(orders: Lake) -> None:
@@ -181,9 +183,20 @@ def test_what_cannot_move_with_a_commit_is_refused(orders: Lake, tmp_path: Any) 
     orders.sql("CREATE TABLE files (id INT) USING parquet")
     with pytest.raises(NotAllowed, match="no Delta table"):
         orders.sql("INSERT INTO files SELECT id FROM s")
+    with pytest.raises(NotAllowed, match="no Delta table"):
+        orders.sql("CREATE TABLE more USING parquet AS SELECT id FROM s")
+    orders.sql("CREATE TEMPORARY VIEW over AS SELECT * FROM target")
+    with pytest.raises(NotFound, match="temporary view"):
+        orders.sql("MERGE INTO over USING s ON over.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)")
+    orders.sql("DROP VIEW over")
     with pytest.raises(NotAllowed, match="exactly one"):
         orders.sql(f"INSERT OVERWRITE DIRECTORY '{tmp_path}/x' USING parquet SELECT id FROM s")
     assert orders.sql(ALL).rows == CHANGES
+    assert orders._context.store.streams.unfinished() == []
+    database = orders.spark.catalog.currentDatabase()
+    orders.sql(f"INSERT INTO spark_catalog.{database}.target SELECT __change_type, id, name FROM s")
+    assert len(taken(orders)) == 4
+    assert orders.sql(ALL).rows == []
 
 
 def test_a_stream_on_a_dynamic_table(orders: Lake) -> None:
@@ -197,6 +210,9 @@ def test_a_stream_on_a_dynamic_table(orders: Lake) -> None:
     orders.sql("INSERT INTO t VALUES (5, 'a'); ALTER DYNAMIC TABLE d SET REFRESH_MODE = FULL; REFRESH DYNAMIC TABLE d")
     assert orders.sql(shown).rows == [("DELETE", "a", 2)], "what a full refresh writes again is no change"
     assert orders.sql("VERIFY DYNAMIC TABLE d").rows[0][1] == "EQUAL"
+    orders.sql("CREATE TABLE STREAM da ON TABLE d WITH PROPERTIES ('TABLE_STREAM_MODE' = 'APPEND_ONLY')")
+    orders.sql("ALTER DYNAMIC TABLE d SET REFRESH_MODE = AUTO; DELETE FROM t WHERE id = 4; REFRESH DYNAMIC TABLE d")
+    assert orders.sql("SELECT STREAM_HAS_DATA('da')").rows == [(False,)], "a row that goes is appended to the storage"
 
 
 def test_dynamic_tables_cannot_read_streams(orders: Lake) -> None:
@@ -228,8 +244,11 @@ def test_has_data(orders: Lake) -> None:
     assert orders.sql(has).rows == [(True, False)]
     orders.sql("INSERT INTO t VALUES (3, 'c')")
     assert orders.sql(has).rows == [(True, True)]
+    assert orders.sql("SELECT if(STREAM_HAS_DATA('s'), STREAM_HAS_DATA('a'), false) AS both").rows == [(True,)]
     with pytest.raises(NotFound, match="no table stream"):
         orders.sql("SELECT STREAM_HAS_DATA('nothing')")
+    with pytest.raises(NotAllowed, match="in a view"):
+        orders.sql("CREATE VIEW h AS SELECT STREAM_HAS_DATA('s') AS h")
 
 
 def test_create_drop_and_names(orders: Lake) -> None:
@@ -309,3 +328,18 @@ def test_a_restored_target_says_what_it_lost(orders: Lake) -> None:
     orders.sql(told[told.index("ALTER TABLE STREAM") : -1])
     orders.sql(CONSUME)
     assert len(taken(orders)) == 4
+    orders.sql("CREATE TABLE STREAM i ON TABLE t WITH PROPERTIES ('SHOW_INITIAL_ROWS' = 'TRUE')")
+    orders.sql("INSERT INTO target SELECT __change_type, id, name FROM i")
+    told = orders.sql("RESTORE TABLE target TO VERSION AS OF 0").rows[0][0]
+    orders.sql(told[told.index("CREATE OR REPLACE TABLE STREAM") : -1])
+    assert len(orders.sql("SELECT * FROM i").rows) == 2
+
+
+def test_change_tracking_that_was_off_for_a_while_makes_it_stale(orders: Lake) -> None:
+    orders.sql("ALTER TABLE t SET PROPERTIES ('change_tracking' = 'false'); INSERT INTO t VALUES (5, 'e')")
+    with pytest.raises(StaleStream, match="switched off"):
+        orders.sql(ALL)
+    orders.sql("ALTER TABLE t SET PROPERTIES ('change_tracking' = 'true'); INSERT INTO t VALUES (6, 'f')")
+    for read in (ALL, CONSUME):
+        with pytest.raises(StaleStream, match="cannot tell"):
+            orders.sql(read)

@@ -103,7 +103,9 @@ class TableStream(Frozen):
     initial: bool = False
     """The rows of the table at `offset` are still to be read, as inserts."""
     last_reading: int = 0
-    """The number of the last statement that moved the offset with its commit."""
+    """The number of the last read that moved the offset."""
+    lost: str | None = None
+    """Why the offset cannot be trusted any more."""
     offset_moved_at: datetime
     comment: str | None = None
     creator: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, select, update
@@ -15,7 +15,8 @@ from headrace.catalog.records import Reading, StreamRange, TableStream
 from headrace.errors import AlreadyExists, Bug
 from headrace.names import TableName
 
-KEPT_READINGS = 1000
+KEPT_DAYS = 30
+"""RESTORE looks among the readings of so many days for those that it undoes."""
 
 
 class StreamStore:
@@ -54,6 +55,13 @@ class StreamStore:
         except IntegrityError:  # PostgreSQL: another process took the name after we looked.
             raise taken from None
 
+    def replace(self, old_id: str, new: TableStream) -> None:
+        def work(connection: Connection) -> None:
+            connection.execute(delete(StreamRow).where(StreamRow.id == old_id))
+            connection.execute(self._put, _values(new))
+
+        self._database.write(work)
+
     def drop(self, stream_id: str) -> None:
         self._database.write(lambda connection: connection.execute(delete(StreamRow).where(StreamRow.id == stream_id)))
 
@@ -70,8 +78,7 @@ class StreamStore:
     def finish(self, reading: Reading, now: datetime) -> None:
         """Move the offsets of all streams that were read, and mark the reading as done."""
         ended = reading.model_copy(update={"done": True})
-        kept = select(ReadingRow.id).where(ReadingRow.done).order_by(ReadingRow.id.desc())
-        oldest = kept.limit(1).offset(KEPT_READINGS - 1).scalar_subquery()
+        oldest = int((now - timedelta(days=KEPT_DAYS)).timestamp() * 1_000_000)
 
         def work(connection: Connection) -> None:
             self._move(connection, reading.ranges, now, reading.id)
@@ -80,9 +87,9 @@ class StreamStore:
 
         self._database.write(work)
 
-    def deliver(self, ranges: tuple[StreamRange, ...], now: datetime) -> None:
+    def deliver(self, ranges: tuple[StreamRange, ...], now: datetime, number: int) -> None:
         """Move the offsets for rows that went to a program instead of a table."""
-        self._database.write(lambda connection: self._move(connection, ranges, now))
+        self._database.write(lambda connection: self._move(connection, ranges, now, number))
 
     def forget(self, reading_id: int) -> None:
         gone = delete(ReadingRow).where(ReadingRow.id == reading_id)
@@ -97,9 +104,7 @@ class StreamStore:
         ours = (ReadingRow.target_path == target_path) & ReadingRow.done
         return self._readings(select(ReadingRow.payload).where(ours).order_by(ReadingRow.id))
 
-    def _move(
-        self, connection: Connection, ranges: tuple[StreamRange, ...], now: datetime, reading_id: int = 0
-    ) -> None:
+    def _move(self, connection: Connection, ranges: tuple[StreamRange, ...], now: datetime, reading_id: int) -> None:
         for part in ranges:
             wanted = select(StreamRow.definition).where(StreamRow.id == part.stream_id)
             found = connection.execute(wanted.with_for_update()).scalar()

@@ -33,17 +33,17 @@ def need_of(store: CatalogReader, logs: DeltaLogs, path: str, now: datetime) -> 
             version = None if note is None else note.frontier.version_of(path)
             if version is not None:
                 cursors.append((str(table.table_name), version))
-    # Initial rows are those of the version itself, which may lie in files from long before.
     cursors += [
-        (f"the table stream {stream.table_name}", 0 if stream.initial else stream.offset)
+        (f"the table stream {stream.table_name}", stream.offset)
         for stream in store.streams.all()
         if stream.source_path == path
     ]
+    unread = {f"the table stream {stream.table_name}" for stream in store.streams.all() if stream.initial}
     needs = []
     for name, version in cursors:
-        if version >= newest:
+        if version >= newest and name not in unread:
             continue
-        commits = logs.commits(path, version - 1, version)
+        commits = logs.commits(path, version - 1, version) or logs.history(path)[-1:]
         if commits:
             age = now.timestamp() - commits[0].timestamp / 1000
             needs.append(Need(name, math.ceil(age / 3600) + _SPARE_HOURS))

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from pyspark.sql import DataFrame as SparkFrame
+
 import headrace
 from headrace.engine import Lake
 from headrace.errors import BadSetting
@@ -82,10 +84,11 @@ class Session:
         """A statement. A query can be worked on like a table; any other statement runs once, at the first action."""
         statement = parse(text)
         if isinstance(statement, sql.SparkStatement) and statement.verb == "SELECT":
-            ready = dispatch.prepared_text(self._context, statement)
-            return DataFrame(
-                self._context, lambda: self._context.streams.frame(ready), Moves.WHEN_WRITTEN, query=text.strip()
-            )
+
+            def build() -> SparkFrame:
+                return self._context.streams.frame(dispatch.prepared_text(self._context, statement))
+
+            return DataFrame(self._context, build, Moves.WHEN_WRITTEN, query=text.strip())
         return DataFrame.of_statement(self._context, lambda: dispatch.execute(self._context, text))
 
     def table(self, name: str, consume: bool = True) -> DataFrame:

@@ -9,6 +9,7 @@ that deliver rows, because these move the offsets of streams.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import cached_property
@@ -21,7 +22,7 @@ from pyspark.sql import Column, GroupedData, Row
 from pyspark.sql import DataFrame as SparkFrame
 from pyspark.sql.readwriter import DataFrameWriter
 
-from headrace.errors import AlreadyExists, BadSetting
+from headrace.errors import AlreadyExists, BadSetting, NotAllowed
 from headrace.names import parse_parts, quote, quote_text
 from headrace.plan.writing import query_of
 from headrace.result import Result
@@ -30,6 +31,8 @@ from headrace.statements.context import Context
 from headrace.streams.reading import Prepared, Target, plan_of
 from headrace.streams.view import ranges_in
 
+_BYPASSES = ("na", "stat", "rdd", "writeStream", "writeTo", "mergeInto", "pandas_api", "foreach", "foreachPartition")
+"""What would take the rows of a stream past us."""
 _MODES = ("append", "overwrite", "errorifexists", "error", "ignore")
 
 
@@ -116,11 +119,18 @@ class DataFrame:
             if not name.startswith("_") and name in self._first.columns:
                 return self._first[name]
             raise AttributeError(f"A DataFrame has no attribute {name!r}.")
+        if spelled in _BYPASSES and self._reads_streams:
+            raise NotAllowed(
+                f"{name} of a DataFrame that reads a table stream would not move it.",
+                hint="Use write.save_as_table, or session.table(…, consume=False); fillna and dropna do what na does.",
+            )
         method = getattr(SparkFrame, spelled)
         if not callable(method):
             return getattr(self._first, spelled)
         gives = str(inspect.signature(method).return_annotation)
-        if "DataFrame" in gives and "." not in gives:
+        if spelled == "randomSplit":
+            return self._split
+        if re.fullmatch(r"['\"]?(Parent)?DataFrame['\"]?", gives):
             return lambda *arguments, **named: self._derived(spelled, arguments, named)
         if "GroupedData" in gives:
             return lambda *arguments, **named: self._grouped(spelled, arguments, named)
@@ -138,7 +148,13 @@ class DataFrame:
 
     def _derived(self, method: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> DataFrame:
         others = [each for each in (*arguments, *named.values()) if isinstance(each, DataFrame)]
-        moves = max([self._moves, *(other._moves for other in others)], key=lambda each: each.value)
+        reading = {frame._moves for frame in (self, *others) if frame._reads_streams}
+        if len(reading) > 1:
+            raise NotAllowed(
+                "One of these DataFrames moves the table stream that it reads, and another only looks at its own.",
+                hint="Make both with session.table(…), with the same value of consume.",
+            )
+        moves = next(iter(reading), self._moves)
         first = _called(self._first, method, arguments, named, _first_of)
         return DataFrame(
             self._context,
@@ -149,6 +165,12 @@ class DataFrame:
 
     def _grouped(self, method: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Grouped:
         return Grouped(self, lambda: _called(self._again(), method, arguments, named, _again_of))
+
+    def _split(self, weights: list[float], seed: int | None = None) -> list[DataFrame]:
+        def part(place: int) -> DataFrame:
+            return DataFrame(self._context, lambda: self._again().randomSplit(weights, seed)[place], self._moves)
+
+        return [part(place) for place in range(len(weights))]
 
     def _acted(self, method: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         rows = self._look()
@@ -274,7 +296,7 @@ class Writer:
             return
         if there and mode.lower() in ("errorifexists", "error"):
             raise AlreadyExists(f"The table {full} exists already.", hint='Write mode="append" or mode="overwrite".')
-        target = Target(str(full), full.database(context.home), full.table)
+        target = Target(str(full), full.database(context.home), full.table, may_be_new=True)
 
         def write(rows: SparkFrame) -> None:
             self._configured(rows).mode(mode).options(**options).saveAsTable(full.spark(context.home))
@@ -312,9 +334,19 @@ class Writer:
                 write(frame)
             return
 
+        options = {str(key).lower() for _, arguments, named in self._calls for key in (*arguments[:1], *named)}
+        if "usermetadata" in options:
+            raise NotAllowed(
+                "userMetadata cannot be given for a write that reads a table stream: the stream moves by it.",
+                hint="Leave the option out.",
+            )
+        provider = next(
+            (str(given[0]).lower() for name, given, _ in reversed(self._calls) if name == "format"), "delta"
+        )
+
         def prepare() -> Prepared:
             frame = rows._again()
-            return Prepared(plan_of(frame), lambda mark: write(rows._context.streams.marked(frame, mark)))
+            return Prepared(plan_of(frame), lambda mark: write(rows._context.streams.marked(frame, mark)), provider)
 
         rows._context.streams.consume(list, prepare, targets)
 

@@ -190,12 +190,24 @@ def stream_has_data(text: str, has_data: Callable[[tuple[str, ...]], bool]) -> s
                 position=position_at(text, literal.start),
             )
         end = tokens[index + 3].end
-        before = words[index - 1] if index else ""
         after = words[index + 4] if index + 4 < len(words) else ""
-        is_column = before in ("SELECT", ",") and after in ("", ",", "FROM", ")", ";")
+        before = words[index - 1] if index else ""
+        is_column = before in ("SELECT", ",") and after in ("", ",", "FROM", ")") and _in_select_list(words[:index])
         name = f" AS {quote(text[token.start : end])}" if is_column else ""
         edits.append(_Edit(token.start, end, str(has_data(parse_parts(literal.value))).lower() + name))
     return _apply(text, edits)
+
+
+def _in_select_list(before: list[str]) -> bool:
+    """Whether the last clause that was opened, at this depth of parentheses, is SELECT."""
+    depth = 0
+    for word in reversed(before):
+        depth += (word == ")") - (word == "(")
+        if depth < 0:
+            return False
+        if depth == 0 and word in ("SELECT", "FROM", "WHERE", "BY", "HAVING", "VALUES", "SET", "ON", "LIMIT"):
+            return word == "SELECT"
+    return False
 
 
 # Time travel

@@ -48,7 +48,8 @@ class Context:
     """Set right after: the runner needs this context to read a query again."""
 
     def __post_init__(self) -> None:
-        self.streams = Streams(self.spark, self.store, self.logs, self.home, self.clock)
+        traces = self.settings.path / "streams"
+        self.streams = Streams(self.spark, self.store, self.logs, self.home, self.clock, traces)
 
     @contextmanager
     def own_meaning(self) -> Iterator[None]:
@@ -122,6 +123,12 @@ class Context:
         if stream is None:
             raise NotFound(f"There is no table stream {self.resolve(parts)}.", hint="SHOW TABLE STREAMS lists them.")
         return stream
+
+    def is_temporary(self, name: str) -> bool:
+        """Whether this session has a temporary view of this name."""
+        return any(
+            table.isTemporary and table.name.lower() == name.lower() for table in self.spark.catalog.listTables()
+        )
 
     def exists(self, name: TableName) -> bool:
         """Whether Spark's catalog has a table or view of this name."""

@@ -48,6 +48,7 @@ from headrace.storage.errors import short_message
 from headrace.streams.reading import Target
 
 _MOVES_STREAMS = ("INSERT", "MERGE", "UPDATE", "DELETE", "CREATE TABLE", "REPLACE TABLE")
+_QUERIES = ("SELECT", "TABLE", "VALUES", "MAP", "REDUCE", "(")
 _WRITES_ROWS = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY")
 
 
@@ -271,6 +272,8 @@ def prepared_text(context: Context, statement: sql.SparkStatement) -> str:
     if statement.verb in ("CREATE TABLE", "ALTER TABLE", "REPLACE TABLE"):
         text = rewrite.table_properties(text)
     text = rewrite.time_travel(text, lambda parts, version, moment: _past(context, parts, version, moment))
+    if statement.verb == "CREATE VIEW":
+        text = rewrite.stream_has_data(text, _refuse_in_view)
     text = rewrite.stream_has_data(text, lambda parts: streaming.has_data(context, context.require_stream(parts)))
     return rewrite.spark_names(
         text, context.home, frozenset(name.lower() for name in context.workspaces()),
@@ -284,7 +287,7 @@ def _spark_rows(context: Context, statement: sql.SparkStatement, text: str) -> R
         return _shown(context, context.spark.sql(text))
     if statement.verb in _MOVES_STREAMS:
         return _shown(context, context.streams.run(text, tuple(_targets(context, statement))))
-    if statement.verb != "SELECT":
+    if statement.verb not in _QUERIES:
         context.streams.refresh_named(text)
         return _shown(context, context.spark.sql(text))
     rows = context.streams.frame(text)
@@ -297,12 +300,25 @@ def _shown(context: Context, rows: DataFrame) -> Result:
 
 
 def _targets(context: Context, statement: sql.SparkStatement) -> Iterator[Target]:
+    creates = statement.verb in ("CREATE TABLE", "REPLACE TABLE")
     for target in statement.writes:
-        if len(target.parts) == 2 and target.parts[0].lower() == "delta":
-            yield Target(target.parts[1], path=target.parts[1])
+        parts = target.parts
+        if len(parts) == 2 and parts[0].lower() == "delta":
+            yield Target(parts[1], path=parts[1])
+        elif len(parts) == 3 and parts[0].lower() == "spark_catalog":
+            yield Target(".".join(parts), parts[1].lower(), parts[2].lower(), may_be_new=creates)
+        elif len(parts) == 1 and not creates and context.is_temporary(parts[0]):
+            yield Target(f"the temporary view {parts[0]}")
         else:
-            name = context.resolve(target.parts)
-            yield Target(str(name), name.database(context.home), name.table)
+            name = context.resolve(parts)
+            yield Target(str(name), name.database(context.home), name.table, may_be_new=creates)
+
+
+def _refuse_in_view(parts: tuple[str, ...]) -> bool:
+    raise NotAllowed(
+        "STREAM_HAS_DATA cannot stand in a view: it is answered when a statement is run.",
+        hint="Ask it in the statement that needs the answer.",
+    )
 
 
 def _refuse_reflection(text: str) -> None:

@@ -28,8 +28,8 @@ def prepare(context: Context) -> None:
     _find_lost_definitions(context)
     settle_unfinished(context.store, context.logs, context.clock())
     _finish_definitions(context)
-    forget_lost(context)
     context.streams.settle_unfinished()
+    forget_lost(context)
     _finish_streams(context)
 
 

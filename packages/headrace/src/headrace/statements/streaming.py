@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import uuid
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +22,6 @@ from headrace.storage.delta import Snapshot
 from headrace.streams.ranges import stale_after
 from headrace.streams.view import STREAM_COLUMNS
 
-TRACES = "streams"
 _TEXT = pa.string()
 _TIME = pa.timestamp("us", tz="UTC")
 _STREAMS = [
@@ -45,16 +43,18 @@ def create(context: Context, statement: sql.CreateStream) -> Result:
             f"The table stream {name} exists already.", hint="Drop it, write OR REPLACE, or choose another name."
         )
     stream = _new(context, statement, name)
-    if present is not None:
-        _forget(context, present)
-    _trace(context, stream.id).parent.mkdir(exist_ok=True)
-    _trace(context, stream.id).write_text(name.spark(context.home), encoding="utf-8")
-    context.store.streams.put(stream)
+    context.streams.leave_trace(stream, 0)
+    if present is None:
+        context.store.streams.put(stream)
+    else:
+        with context.streams.lock(present.id):
+            context.store.streams.replace(present.id, stream)
+            context.streams.trace(present.id).unlink(missing_ok=True)
     try:
         context.streams.create_view(stream)
     except BaseException:
         context.store.streams.drop(stream.id)
-        _trace(context, stream.id).unlink(missing_ok=True)
+        context.streams.trace(stream.id).unlink(missing_ok=True)
         raise
     after = f"{stream.source} after version {stream.offset}"
     rows = " and its rows there are now" if stream.initial else ""
@@ -166,11 +166,13 @@ def alter(context: Context, statement: sql.AlterStream) -> Result:
         version = statement.action.version
         newest = context.logs.snapshot(stream.source_path).version
         _require_readable(context, stream.source_path, stream.source, version, newest)
-        changed = {"offset": version, "initial": False, "offset_moved_at": context.clock()}
+        changed = {"offset": version, "initial": False, "lost": None, "offset_moved_at": context.clock()}
         context.store.streams.put(stream.model_copy(update=changed))
+        context.streams.leave_trace(stream, stream.last_reading)
+    dropped = " Its initial rows will not be read any more." if stream.initial else ""
     return done(
         f"Table stream {stream.table_name} moved from version {stream.offset} to {version}: "
-        f"it reads the changes after that."
+        f"it reads the changes after that.{dropped}"
     )
 
 
@@ -190,30 +192,28 @@ def _forget(context: Context, stream: TableStream) -> None:
     with context.streams.lock(stream.id):
         context.streams.drop_view(stream)
         context.store.streams.drop(stream.id)
-        _trace(context, stream.id).unlink(missing_ok=True)
-
-
-def _trace(context: Context, stream_id: str) -> Path:
-    """A file in the lake for each stream, with the name of its view: it outlives the operations database."""
-    return context.settings.path / TRACES / stream_id
+        context.streams.trace(stream.id).unlink(missing_ok=True)
 
 
 def forget_lost(context: Context) -> None:
     """A stream's offset is in the operations database alone. If that was lost, so is the stream: its view, which would
-    go on showing the same changes, is dropped."""
-    folder = context.settings.path / TRACES
-    known = {stream.id for stream in context.store.streams.all()}
-    views = {stream.table_name.spark(context.home) for stream in context.store.streams.all()}
-    for trace in sorted(folder.iterdir()) if folder.exists() else ():
-        if trace.name in known:
-            continue
-        view = trace.read_text(encoding="utf-8")
-        if view and view not in views:
-            context.spark.sql(f"DROP VIEW IF EXISTS {view}")
-            context.progress.tell(
-                f"The table stream {view} is gone: the operations database no longer knows its offset. Create it again."
-            )
-        trace.unlink()
+    go on showing the same changes, is dropped. If it is an older one, the offset is not to be trusted."""
+    known = {stream.id: stream for stream in context.store.streams.all()}
+    views = {stream.table_name.spark(context.home) for stream in known.values()}
+    for trace in context.streams.traces():
+        view, _, number = trace.read_text(encoding="utf-8").strip().partition("\n")
+        stream = known.get(trace.name)
+        if stream is None:
+            if view and view not in views:
+                context.spark.sql(f"DROP VIEW IF EXISTS {view}")
+                context.progress.tell(
+                    f"The table stream {view} is gone, because the operations database does not know its offset. "
+                    "Create it again."
+                )
+            trace.unlink()
+        elif number.isdigit() and int(number) > stream.last_reading and stream.lost is None:
+            why = "its offset was moved after the operations database, now in use, had been copied"
+            context.store.streams.put(stream.model_copy(update={"lost": why}))
 
 
 def drop_streams_in(context: Context, database: str) -> None:
@@ -231,10 +231,14 @@ def show(context: Context, statement: sql.ShowStreams) -> Result:
         if not matches(stream.name, statement.like):
             continue
         fresh, after = _freshness(context, stream)
+        try:
+            has = fresh and has_data(context, stream)
+        except HeadraceError:
+            fresh, has = False, False
         rows.append(
             (
                 stream.workspace, stream.schema_name, stream.name, str(stream.source), stream.mode,
-                stream.show_initial_rows, stream.offset, fresh and has_data(context, stream), not fresh, after,
+                stream.show_initial_rows, stream.offset, has, not fresh, after,
                 stream.created_at, stream.creator, stream.comment,
             )
         )  # fmt: skip
@@ -304,10 +308,15 @@ def undone_readings(context: Context, path: str, version: int) -> list[str]:
     for stream_id, part in found.items():
         stream = context.store.streams.by_id(stream_id)
         if stream is not None:
+            again = f"ALTER TABLE STREAM {stream.table_name} SET OFFSET VERSION AS OF {part.after}"
+            if part.initial:
+                again = (
+                    f"CREATE OR REPLACE TABLE STREAM {stream.table_name} ON TABLE {stream.source} VERSION AS OF "
+                    f"{part.after} WITH PROPERTIES ('TABLE_STREAM_MODE'='{stream.mode}', 'SHOW_INITIAL_ROWS'='TRUE')"
+                )
             sentences.append(
                 f"What was read from the table stream {stream.table_name} after version {part.after} of its table is "
-                f"no longer in it; to read it again: ALTER TABLE STREAM {stream.table_name} SET OFFSET VERSION AS OF "
-                f"{part.after}."
+                f"no longer in it; to read it again: {again}."
             )
     return sentences
 

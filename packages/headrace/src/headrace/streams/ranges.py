@@ -24,6 +24,7 @@ class Waiting:
     began: int
     """When the version at the offset was committed, in milliseconds; only known while initial rows are waiting."""
     hides_groups: bool = False
+    is_dynamic: bool = False
 
     @property
     def changed(self) -> bool:
@@ -31,12 +32,15 @@ class Waiting:
 
     @property
     def surely_has_data(self) -> bool:
-        """Only inserts tell by themselves; a MERGE or an INSERT OVERWRITE may have changed nothing."""
-        return any(commit.changes == "append" and commit.rows for commit in self.commits)
+        """Only inserts into a plain table tell by themselves; a MERGE or an INSERT OVERWRITE may have changed nothing,
+        and what is appended to a dynamic table's storage may be a row that goes."""
+        return not self.is_dynamic and any(commit.changes == "append" and commit.rows for commit in self.commits)
 
 
 def waiting(logs: DeltaLogs, stream: TableStream, dynamic: DynamicTable | None) -> Waiting:
     """Raises StaleStream when the changes are gone. `dynamic` is the source when it is a dynamic table."""
+    if stream.lost is not None:
+        raise stale(stream, stream.lost)
     try:
         now = logs.snapshot(stream.source_path)
     except NotFound:
@@ -67,7 +71,7 @@ def waiting(logs: DeltaLogs, stream: TableStream, dynamic: DynamicTable | None) 
         began = first[0].timestamp if first else 0
     part = StreamRange(stream_id=stream.id, after=stream.offset, upto=now.version, initial=stream.initial)
     changing = tuple(commit for commit in commits if commit.changes != "none")
-    return Waiting(part, columns, shape, changing, began, hides_groups)
+    return Waiting(part, columns, shape, changing, began, hides_groups, stream.is_dynamic)
 
 
 def stale(stream: TableStream, why: str, first: str = "Create it again:") -> StaleStream:

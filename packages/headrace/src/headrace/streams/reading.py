@@ -25,11 +25,12 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.util import InheritableThread
 
 from headrace import failpoints
 from headrace.catalog.records import Reading, StreamRange, TableStream
 from headrace.catalog.store import Store
-from headrace.errors import Bug, NotAllowed, NotFound, StaleStream
+from headrace.errors import NotAllowed, NotFound, StaleStream
 from headrace.names import TableName
 from headrace.plan.jvm import Jvm, kind, optional
 from headrace.sql.tokens import scan
@@ -38,11 +39,9 @@ from headrace.storage.errors import short_message
 from headrace.streams.ranges import Waiting, stale, waiting
 from headrace.streams.view import ranges_in, view_text
 
-_LOOKED_BACK = 100
-"""So many of the last commits of a target are looked through for readings that we do not know of."""
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-_MARK = re.compile(r"headrace-reading:(\d+):([0-9a-f,]+)")
 _GONE = ("FileNotFoundException", "FILE_NOT_EXIST", "does not exist", "DELTA_CHANGE_DATA_FILE_NOT_FOUND")
+_UNREADABLE = ("DELTA_MISSING_CHANGE_DATA", "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE", "change data feed was not enabled")
 
 Outcome = TypeVar("Outcome")
 
@@ -55,6 +54,8 @@ class Target:
     database: str = ""
     table: str = ""
     path: str | None = None
+    may_be_new: bool = False
+    """Whether the statement creates the table when there is none."""
 
 
 @dataclass(frozen=True)
@@ -64,19 +65,28 @@ class Prepared:
 
     plan: str
     run: Callable[[str | None], Any]
+    provider: str = "delta"
+    """The format of a table that is to be created."""
 
 
 class Streams:
     """All streams of an open lake; shared by all threads."""
 
     def __init__(
-        self, spark: SparkSession, store: Store, logs: DeltaLogs, home: str, clock: Callable[[], datetime]
+        self,
+        spark: SparkSession,
+        store: Store,
+        logs: DeltaLogs,
+        home: str,
+        clock: Callable[[], datetime],
+        traces: Path,
     ) -> None:
         self._spark = spark
         self._store = store
         self._logs = logs
         self._home = home
         self._clock = clock
+        self._traces = traces
         self._views = threading.RLock()
         self._guard = threading.Lock()
         self._locks: dict[str, threading.RLock] = {}
@@ -137,6 +147,7 @@ class Streams:
                 except (PySparkException, Py4JJavaError) as error:
                     if stale_ones:
                         raise stale_ones[0] from error
+                    self._raise_if_stale(error, shown.values())
                     raise
                 found = ranges_in(plan(built))
                 for part in found:
@@ -148,6 +159,7 @@ class Streams:
                 elif outdated:
                     before = outdated
                     continue
+                _refuse_two_ranges(found)
                 return built
 
     def _require_unread(self, ranges: Iterable[StreamRange]) -> None:
@@ -200,13 +212,18 @@ class Streams:
     # ---- reading
 
     def run(self, text: str, targets: tuple[Target, ...]) -> DataFrame:
-        """A statement that writes, in a session of its own: what a commit carries is a setting of the session."""
-        session = self._own_session()
-        jvm = Jvm(session)
+        """A statement that writes. If it reads streams it runs in a session of its own: what a commit carries is a
+        setting of the session."""
+        jvm = Jvm(self._spark)
 
         def prepare() -> Prepared:
             analysed = _analysed(jvm, text)
-            return Prepared(_plan_text(analysed), lambda mark: self._in_session(session, analysed, mark))
+
+            def execute(mark: str | None) -> DataFrame:
+                session = self._spark if mark is None else self._own_session()
+                return self._in_session(session, analysed, mark)
+
+            return Prepared(_plan_text(analysed), execute, _provider(analysed))
 
         found: DataFrame = self.consume(lambda: self._named_in(text), prepare, targets)
         return found
@@ -279,6 +296,13 @@ class Streams:
 
     def _move_with(self, prepared: Prepared, ranges: tuple[StreamRange, ...], target: Target) -> Any:
         path = self._path_of(target)
+        if path is None and not target.may_be_new:
+            raise NotFound(
+                f"There is no table {target.shown} to write what a table stream gives.",
+                hint="Name a Delta table of the catalog; a view cannot be written here.",
+            )
+        if path is None and prepared.provider != "delta":
+            raise _no_delta(target)
         reading = Reading(
             id=self._store.streams.next_reading(self._clock()),
             ranges=ranges,
@@ -289,39 +313,46 @@ class Streams:
             target_table=target.table,
             began_at=self._clock(),
         )
-        if path is not None:
-            self._refuse_if_behind(path, ranges, target)
         failpoints.reach("before-reading")
         self._store.streams.begin(reading)
         failpoints.reach("after-reading")
         if path is not None:
             failpoints.watch_for_file("mid-reading", path)
         try:
-            outcome = prepared.run(_mark(reading))
-        except Exception as error:
-            if not self._settle(reading):
+            outcome = self._to_its_end(lambda: prepared.run(_mark(reading)))
+        except BaseException as error:
+            if not self._settle(reading) and isinstance(error, Exception):
                 self._raise_if_stale(error, ranges)
             raise
         failpoints.reach("after-stream-commit")
-        path = path or self._path_of(target)
-        if path is None:
-            raise NotFound(f"The table {target.shown} cannot be found after it was written.")
-        written = self._commit_of(path, reading)
-        if written is None and self._newest(path) != reading.target_before:
-            raise Bug(f"The commit to {path} does not carry the reading {reading.id}.")
         # A statement that had nothing to write made no commit; it has read its changes all the same.
-        self._finish(reading, path, written)
+        path = path or self._path_of(target)
+        self._finish(reading, path, None if path is None else self._commit_of(path, reading))
         failpoints.reach("after-offsets")
         return outcome
 
-    def _refuse_if_behind(self, path: str, ranges: tuple[StreamRange, ...], target: Target) -> None:
-        """The target knows of a later reading than we do: the operations database was brought back from a backup."""
-        streams = [self._require(part) for part in ranges]
-        for commit in self._logs.history(path, _LOOKED_BACK):
-            found = _MARK.search(commit.user_metadata or "")
-            for stream in streams:
-                if found and stream.id in found[2].split(",") and int(found[1]) > stream.last_reading:
-                    raise stale(stream, f"{target.shown} has taken in later changes than this offset knows of")
+    def _to_its_end(self, work: Callable[[], Outcome]) -> Outcome:
+        """Whoever interrupts a statement waits until it has ended in the JVM: before that, nobody can say how."""
+        found: list[Outcome] = []
+        failed: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                found.append(work())
+            except BaseException as error:
+                failed.append(error)
+
+        worker = InheritableThread(target=run)
+        worker.start()
+        try:
+            worker.join()
+        except BaseException:
+            self._spark.sparkContext.cancelAllJobs()
+            worker.join()
+            raise
+        if failed:
+            raise failed[0]
+        return found[0]
 
     @contextmanager
     def delivery(
@@ -333,7 +364,9 @@ class Streams:
             with self.explained(rows):
                 yield rows
             if ranges:
-                self._store.streams.deliver(ranges, self._clock())
+                number = self._store.streams.next_reading(self._clock())
+                self._store.streams.deliver(ranges, self._clock(), number)
+                self._leave_traces(ranges, number)
 
     @contextmanager
     def lock(self, stream_id: str) -> Iterator[None]:
@@ -355,12 +388,14 @@ class Streams:
     def _raise_if_stale(self, error: Exception, ranges: Iterable[StreamRange]) -> None:
         if not isinstance(error, PySparkException | Py4JJavaError):
             return
-        message = short_message(error)
+        text = f"{short_message(error)} {error}"
         for found in ranges:
             stream = self._store.streams.by_id(found.stream_id)
-            if stream is None or not any(word in f"{message} {error}" for word in _GONE):
+            if stream is None:
                 continue
-            if stream.source_path in f"{message} {error}":
+            if any(word in text for word in _UNREADABLE):
+                raise stale(stream, f"{stream.source} was changed in a way that its change feed cannot tell") from error
+            if any(word in text for word in _GONE) and stream.source_path in text:
                 raise stale(stream, f"files with changes of {stream.source} were removed") from error
 
     # ---- settling
@@ -375,7 +410,10 @@ class Streams:
     def _settle(self, reading: Reading) -> bool:
         """Whether the reading's commit is in its target."""
         target = Target(reading.target, reading.target_database, reading.target_table, reading.target_path)
-        path = self._path_of(target)
+        try:
+            path = self._path_of(target)
+        except NotAllowed:
+            path = None  # Another has made a table of that name since.
         if path is None:
             self._remove_unregistered(reading)
         written = None if path is None else self._commit_of(path, reading)
@@ -411,9 +449,30 @@ class Streams:
             self._logs.forget(str(folder))
             shutil.rmtree(folder)
 
-    def _finish(self, reading: Reading, path: str, written: int | None) -> None:
+    def _finish(self, reading: Reading, path: str | None, written: int | None) -> None:
         ended = reading.model_copy(update={"target_path": path, "target_version": written})
         self._store.streams.finish(ended, self._clock())
+        self._leave_traces(reading.ranges, reading.id)
+
+    def trace(self, stream_id: str) -> Path:
+        """A file in the lake for each stream, with the name of its view and the number of its last move: it tells
+        whether the operations database is the one that made that move."""
+        return self._traces / stream_id
+
+    def traces(self) -> list[Path]:
+        """Those of all streams that this lake ever knew and did not drop."""
+        return sorted(path for path in self._traces.glob("*") if re.fullmatch(r"[0-9a-f]{32}", path.name))
+
+    def _leave_traces(self, ranges: Iterable[StreamRange], number: int) -> None:
+        for part in ranges:
+            stream = self._store.streams.by_id(part.stream_id)
+            if stream is not None:
+                self.leave_trace(stream, number)
+
+    def leave_trace(self, stream: TableStream, number: int) -> None:
+        self._traces.mkdir(exist_ok=True)
+        text = f"{stream.table_name.spark(self._home)}\n{number}\n"
+        self.trace(stream.id).write_text(text, encoding="utf-8")
 
     def _path_of(self, target: Target) -> str | None:
         """Where the target's log is; None when there is no such table yet."""
@@ -427,16 +486,36 @@ class Streams:
         except AnalysisException:
             return None
         if str(optional(found.provider())).lower() != "delta":
-            raise NotAllowed(
-                f"{target.shown} is no Delta table: a table stream moves with the commit of the table that it is "
-                "written to.",
-                hint="Write the changes to a Delta table.",
-            )
+            raise _no_delta(target)
         return unquote(local_path(str(found.location().toString())))
 
 
+def _no_delta(target: Target) -> NotAllowed:
+    return NotAllowed(
+        f"{target.shown} is no Delta table: a table stream moves with the commit of the table that it is written to.",
+        hint="Write the changes to a Delta table.",
+    )
+
+
+def _refuse_two_ranges(found: Iterable[StreamRange]) -> None:
+    """All reads of a stream in one statement see the same changes."""
+    ids = [part.stream_id for part in found]
+    if len(set(ids)) < len(ids):
+        raise NotAllowed(
+            "Two parts of this statement were made at different times and show different changes of one table stream.",
+            hint="Make both from the stream again, with columns by name.",
+        )
+
+
+def _provider(analysed: Any) -> str:
+    """The format of the table that a CREATE TABLE … AS makes."""
+    if kind(analysed) not in ("CreateTableAsSelect", "ReplaceTableAsSelect"):
+        return "delta"
+    return str(optional(analysed.tableSpec().provider()) or "delta").lower()
+
+
 def _mark(reading: Reading) -> str:
-    return f"headrace-reading:{reading.id}:{','.join(part.stream_id for part in reading.ranges)}"
+    return f"headrace-reading:{reading.id}"
 
 
 def plan_of(rows: DataFrame) -> str:
