@@ -221,14 +221,11 @@ def _restore(context: Context, statement: sql.RestoreTable) -> Result:
     path = table.storage_path if table is not None else _delta_path(context, name)
     before = None if path is None else _restored_version(context, path, statement)
     result = from_frame(context.spark.sql(f"RESTORE TABLE {place} TO {when}"), context.settings.timezone)
-    if path is not None and before is not None:
-        undone = streaming.undone_readings(context, path, before)
-        if undone:
-            return done(" ".join([f"Table {name} restored to version {before}.", *undone]))
     if table is not None:
         context.logs.forget(table.storage_path)
         storing.set_storage_properties(context, table)
-    return result
+    undone = [] if path is None or before is None else streaming.undone_readings(context, path, before)
+    return done(" ".join([f"Table {name} restored to version {before}.", *undone])) if undone else result
 
 
 def _delta_path(context: Context, name: TableName) -> str | None:

@@ -31,11 +31,11 @@ from headrace import failpoints
 from headrace.catalog.records import Reading, StreamRange, TableStream
 from headrace.catalog.store import Store
 from headrace.errors import NotAllowed, NotFound, StaleStream
-from headrace.names import TableName
-from headrace.plan.jvm import Jvm, kind, optional
+from headrace.plan.jvm import Jvm, optional
 from headrace.sql.tokens import scan
 from headrace.storage.delta import DeltaLogs, local_path
 from headrace.storage.errors import short_message
+from headrace.streams.plans import analysed_plan, plan_of, plan_text, provider_of, set_view_text
 from headrace.streams.ranges import Waiting, stale, waiting
 from headrace.streams.view import ranges_in, view_text
 
@@ -193,7 +193,7 @@ class Streams:
         if known == (found.shape, text):
             return found.part
         if known is not None and known[0] == found.shape:
-            _set_view_text(Jvm(self._spark), stream.table_name, self._home, text)
+            set_view_text(Jvm(self._spark), stream.table_name, self._home, text)
         else:
             self._spark.sql(f"CREATE OR REPLACE VIEW {stream.table_name.spark(self._home)} AS {text}")
         self._texts[stream.id] = (found.shape, text)
@@ -217,13 +217,13 @@ class Streams:
         jvm = Jvm(self._spark)
 
         def prepare() -> Prepared:
-            analysed = _analysed(jvm, text)
+            analysed = analysed_plan(jvm, text)
 
             def execute(mark: str | None) -> DataFrame:
                 session = self._spark if mark is None else self._own_session()
                 return self._in_session(session, analysed, mark)
 
-            return Prepared(_plan_text(analysed), execute, _provider(analysed))
+            return Prepared(plan_text(analysed), execute, provider_of(analysed))
 
         found: DataFrame = self.consume(lambda: self._named_in(text), prepare, targets)
         return found
@@ -430,7 +430,8 @@ class Streams:
         except NotFound:
             return None
         before = -1 if reading.target_before is None else reading.target_before
-        for commit in self._logs.commits(path, before, newest) or self._logs.history(path):
+        commits = self._logs.commits(path, before, newest)
+        for commit in self._logs.history(path) if commits is None else commits:
             if _mark(reading) in (commit.user_metadata or ""):
                 return commit.version
         return None
@@ -507,38 +508,5 @@ def _refuse_two_ranges(found: Iterable[StreamRange]) -> None:
         )
 
 
-def _provider(analysed: Any) -> str:
-    """The format of the table that a CREATE TABLE … AS makes."""
-    if kind(analysed) not in ("CreateTableAsSelect", "ReplaceTableAsSelect"):
-        return "delta"
-    return str(optional(analysed.tableSpec().provider()) or "delta").lower()
-
-
 def _mark(reading: Reading) -> str:
     return f"headrace-reading:{reading.id}"
-
-
-def plan_of(rows: DataFrame) -> str:
-    """A DataFrame's resolved plan as text."""
-    return str(rows._jdf.queryExecution().analyzed().toString())
-
-
-def _analysed(jvm: Jvm, text: str) -> Any:
-    """A statement's resolved plan; it is not run."""
-    skip = jvm.object("org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
-    return jvm.state.executePlan(jvm.parse(text), skip).analyzed()
-
-
-def _plan_text(analysed: Any) -> str:
-    """As text, with the query of a MERGE, which is no child of its node."""
-    text = str(analysed.toString())
-    return text + str(analysed.source().toString()) if "Merge" in kind(analysed) else text
-
-
-def _set_view_text(jvm: Jvm, name: TableName, home: str, text: str) -> None:
-    """Another text for a view with the same columns. CREATE OR REPLACE VIEW would read the query once more."""
-    catalog = jvm.state.catalog().externalCatalog()
-    view = catalog.getTable(name.database(home), name.table)
-    fields = {str(view.productElementName(place)): view.productElement(place) for place in range(view.productArity())}
-    fields["viewText"] = jvm.root.scala.Some(text)
-    catalog.alterTable(view.copy(*fields.values()))
