@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -64,6 +66,33 @@ def test_two_consumers_racing(lake: Lake) -> None:
     assert stored
     assert delivered
     assert Counter(stored + delivered) == Counter(range(ROUNDS))
+
+
+def test_a_cancelled_statement_moves_nothing(lake: Lake) -> None:
+    """Ctrl-C stops Spark's work, and the changes stand to be read as before."""
+    lake.sql("CREATE TABLE t (id INT); CREATE TABLE STREAM s ON TABLE t; CREATE TABLE target (id INT)")
+    lake.sql("INSERT INTO t VALUES (1), (2)")
+    status = lake.spark.sparkContext.statusTracker()
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 60
+        while not status.getActiveJobsIds() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    endless = "INSERT INTO target SELECT s.id FROM s JOIN range(1000000000000) AS many ON many.id % 7 = -s.id"
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    with pytest.raises(KeyboardInterrupt):
+        lake.sql(endless)
+    interrupter.join()
+    assert status.getActiveJobsIds() == []
+    assert lake._context.store.streams.unfinished() == []
+    assert sorted(lake.sql("SELECT id FROM s").rows) == [(1,), (2,)]
+    assert lake.sql("SELECT id FROM target").rows == []
+    lake.sql("INSERT INTO target SELECT id FROM s")
+    assert sorted(lake.sql("SELECT id FROM target").rows) == [(1,), (2,)]
+    assert lake.sql("SELECT id FROM s").rows == []
 
 
 STEPS = st.lists(

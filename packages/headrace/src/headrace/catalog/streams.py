@@ -75,21 +75,22 @@ class StreamStore:
     def begin(self, reading: Reading) -> None:
         self._database.write(lambda connection: connection.execute(self._put_reading, _reading_values(reading)))
 
-    def finish(self, reading: Reading, now: datetime) -> None:
-        """Move the offsets of all streams that were read, and mark the reading as done."""
+    def finish(self, reading: Reading, now: datetime) -> list[TableStream]:
+        """Move the offsets of all streams that were read, and mark the reading as done. The streams as they are now."""
         ended = reading.model_copy(update={"done": True})
         oldest = int((now - timedelta(days=KEPT_DAYS)).timestamp() * 1_000_000)
 
-        def work(connection: Connection) -> None:
-            self._move(connection, reading.ranges, now, reading.id)
+        def work(connection: Connection) -> list[TableStream]:
+            moved = self._move(connection, reading.ranges, now, reading.id)
             connection.execute(self._put_reading, _reading_values(ended))
             connection.execute(delete(ReadingRow).where(ReadingRow.done, ReadingRow.id < oldest))
+            return moved
 
-        self._database.write(work)
+        return self._database.write(work)
 
-    def deliver(self, ranges: tuple[StreamRange, ...], now: datetime, number: int) -> None:
-        """Move the offsets for rows that went to a program instead of a table."""
-        self._database.write(lambda connection: self._move(connection, ranges, now, number))
+    def deliver(self, ranges: tuple[StreamRange, ...], now: datetime, number: int) -> list[TableStream]:
+        """Move the offsets for rows that went to a program instead of a table. The streams as they are now."""
+        return self._database.write(lambda connection: self._move(connection, ranges, now, number))
 
     def forget(self, reading_id: int) -> None:
         gone = delete(ReadingRow).where(ReadingRow.id == reading_id)
@@ -104,7 +105,10 @@ class StreamStore:
         ours = (ReadingRow.target_path == target_path) & ReadingRow.done
         return self._readings(select(ReadingRow.payload).where(ours).order_by(ReadingRow.id))
 
-    def _move(self, connection: Connection, ranges: tuple[StreamRange, ...], now: datetime, reading_id: int) -> None:
+    def _move(
+        self, connection: Connection, ranges: tuple[StreamRange, ...], now: datetime, reading_id: int
+    ) -> list[TableStream]:
+        streams = []
         for part in ranges:
             wanted = select(StreamRow.definition).where(StreamRow.id == part.stream_id)
             found = connection.execute(wanted.with_for_update()).scalar()
@@ -118,6 +122,8 @@ class StreamStore:
             moved = stream.model_copy(update=changed)
             definition = moved.model_dump_json()
             connection.execute(update(StreamRow).where(StreamRow.id == stream.id).values(definition=definition))
+            streams.append(moved)
+        return streams
 
     def _streams(self, wanted: Any) -> list[TableStream]:
         rows: Sequence[str] = self._database.read(lambda connection: connection.execute(wanted).scalars().all())

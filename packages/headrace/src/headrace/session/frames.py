@@ -29,7 +29,8 @@ from headrace.result import Result
 from headrace.statements import dispatch
 from headrace.statements.context import Context
 from headrace.streams.plans import plan_of
-from headrace.streams.reading import Prepared, Target
+from headrace.streams.reading import Prepared
+from headrace.streams.settling import Target
 from headrace.streams.view import ranges_in
 
 _BYPASSES = ("na", "stat", "rdd", "writeStream", "writeTo", "mergeInto", "pandas_api", "foreach", "foreachPartition")

@@ -45,7 +45,7 @@ from headrace.statements import (
 )
 from headrace.statements.context import Context
 from headrace.storage.errors import short_message
-from headrace.streams.reading import Target
+from headrace.streams.settling import Target
 
 _MOVES_STREAMS = ("INSERT", "MERGE", "UPDATE", "DELETE", "CREATE TABLE", "REPLACE TABLE")
 _QUERIES = ("SELECT", "TABLE", "VALUES", "MAP", "REDUCE", "(")

@@ -28,7 +28,7 @@ def prepare(context: Context) -> None:
     _find_lost_definitions(context)
     settle_unfinished(context.store, context.logs, context.clock())
     _finish_definitions(context)
-    context.streams.settle_unfinished()
+    context.streams.readings.settle_all()
     forget_lost(context)
     _finish_streams(context)
 

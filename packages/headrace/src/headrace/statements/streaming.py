@@ -43,18 +43,18 @@ def create(context: Context, statement: sql.CreateStream) -> Result:
             f"The table stream {name} exists already.", hint="Drop it, write OR REPLACE, or choose another name."
         )
     stream = _new(context, statement, name)
-    context.streams.leave_trace(stream, 0)
+    context.streams.traces.leave([stream])
     if present is None:
         context.store.streams.put(stream)
     else:
         with context.streams.lock(present.id):
             context.store.streams.replace(present.id, stream)
-            context.streams.trace(present.id).unlink(missing_ok=True)
+            context.streams.traces.remove(present.id)
     try:
         context.streams.create_view(stream)
     except BaseException:
         context.store.streams.drop(stream.id)
-        context.streams.trace(stream.id).unlink(missing_ok=True)
+        context.streams.traces.remove(stream.id)
         raise
     after = f"{stream.source} after version {stream.offset}"
     rows = " and its rows there are now" if stream.initial else ""
@@ -158,7 +158,7 @@ def _require_readable(context: Context, path: str, table: TableName, offset: int
 def alter(context: Context, statement: sql.AlterStream) -> Result:
     stream = context.require_stream(statement.name)
     with context.streams.lock(stream.id):
-        context.streams.settle_unfinished([stream.id])
+        context.streams.readings.settle_of([stream.id])
         stream = context.require_stream(statement.name)
         if isinstance(statement.action, sql.SetComment):
             context.store.streams.put(stream.model_copy(update={"comment": statement.action.comment}))
@@ -168,7 +168,7 @@ def alter(context: Context, statement: sql.AlterStream) -> Result:
         _require_readable(context, stream.source_path, stream.source, version, newest)
         changed = {"offset": version, "initial": False, "lost": None, "offset_moved_at": context.clock()}
         context.store.streams.put(stream.model_copy(update=changed))
-        context.streams.leave_trace(stream, stream.last_reading)
+        context.streams.traces.leave([stream])
     dropped = " Its initial rows will not be read any more." if stream.initial else ""
     return done(
         f"Table stream {stream.table_name} moved from version {stream.offset} to {version}: "
@@ -192,7 +192,7 @@ def _forget(context: Context, stream: TableStream) -> None:
     with context.streams.lock(stream.id):
         context.streams.drop_view(stream)
         context.store.streams.drop(stream.id)
-        context.streams.trace(stream.id).unlink(missing_ok=True)
+        context.streams.traces.remove(stream.id)
 
 
 def forget_lost(context: Context) -> None:
@@ -200,18 +200,17 @@ def forget_lost(context: Context) -> None:
     go on showing the same changes, is dropped. If it is an older one, the offset is not to be trusted."""
     known = {stream.id: stream for stream in context.store.streams.all()}
     views = {stream.table_name.spark(context.home) for stream in known.values()}
-    for trace in context.streams.traces():
-        view, _, number = trace.read_text(encoding="utf-8").strip().partition("\n")
-        stream = known.get(trace.name)
+    for trace in context.streams.traces.all():
+        stream = known.get(trace.stream_id)
         if stream is None:
-            if view and view not in views:
-                context.spark.sql(f"DROP VIEW IF EXISTS {view}")
+            if trace.view and trace.view not in views:
+                context.spark.sql(f"DROP VIEW IF EXISTS {trace.view}")
                 context.progress.tell(
-                    f"The table stream {view} is gone, because the operations database does not know its offset. "
+                    f"The table stream {trace.view} is gone, because the operations database does not know its offset. "
                     "Create it again."
                 )
-            trace.unlink()
-        elif number.isdigit() and int(number) > stream.last_reading and stream.lost is None:
+            context.streams.traces.remove(trace.stream_id)
+        elif trace.last_reading > stream.last_reading and stream.lost is None:
             why = "its offset was moved after the operations database, now in use, had been copied"
             context.store.streams.put(stream.model_copy(update={"lost": why}))
 

@@ -11,8 +11,6 @@ and one for the texts of the views, held during analysis only.
 
 from __future__ import annotations
 
-import re
-import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,23 +18,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.util import InheritableThread
 
 from headrace import failpoints
-from headrace.catalog.records import Reading, StreamRange, TableStream
+from headrace.catalog.records import StreamRange, TableStream
 from headrace.catalog.store import Store
 from headrace.errors import NotAllowed, NotFound, StaleStream
-from headrace.plan.jvm import Jvm, optional
+from headrace.plan.jvm import Jvm
 from headrace.sql.tokens import scan
-from headrace.storage.delta import DeltaLogs, local_path
+from headrace.storage.delta import DeltaLogs
 from headrace.storage.errors import short_message
 from headrace.streams.plans import analysed_plan, plan_of, plan_text, provider_of, set_view_text
 from headrace.streams.ranges import Waiting, stale, waiting
+from headrace.streams.settling import Readings, Target, mark_of, no_delta
+from headrace.streams.traces import Traces
 from headrace.streams.view import ranges_in, view_text
 
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -44,18 +43,6 @@ _GONE = ("FileNotFoundException", "FILE_NOT_EXIST", "does not exist", "DELTA_CHA
 _UNREADABLE = ("DELTA_MISSING_CHANGE_DATA", "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE", "change data feed was not enabled")
 
 Outcome = TypeVar("Outcome")
-
-
-@dataclass(frozen=True)
-class Target:
-    """The table that a statement writes, as Spark's catalog knows it, or by its path."""
-
-    shown: str
-    database: str = ""
-    table: str = ""
-    path: str | None = None
-    may_be_new: bool = False
-    """Whether the statement creates the table when there is none."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +72,8 @@ class Streams:
         self._store = store
         self._logs = logs
         self._home = home
-        self._clock = clock
-        self._traces = traces
+        self.traces = Traces(traces, home)
+        self.readings = Readings(spark, store, logs, clock, self.traces)
         self._views = threading.RLock()
         self._guard = threading.Lock()
         self._locks: dict[str, threading.RLock] = {}
@@ -291,43 +278,31 @@ class Streams:
         wanted = sorted(set(stream_ids))
         for stream_id in wanted:
             locks.enter_context(self.lock(stream_id))
-        self.settle_unfinished(wanted)
+        self.readings.settle_of(wanted)
         return set(wanted)
 
     def _move_with(self, prepared: Prepared, ranges: tuple[StreamRange, ...], target: Target) -> Any:
-        path = self._path_of(target)
+        path = self.readings.path_of(target)
         if path is None and not target.may_be_new:
             raise NotFound(
                 f"There is no table {target.shown} to write what a table stream gives.",
                 hint="Name a Delta table of the catalog; a view cannot be written here.",
             )
         if path is None and prepared.provider != "delta":
-            raise _no_delta(target)
-        reading = Reading(
-            id=self._store.streams.next_reading(self._clock()),
-            ranges=ranges,
-            target=target.shown,
-            target_path=path,
-            target_before=None if path is None else self._newest(path),
-            target_database=target.database,
-            target_table=target.table,
-            began_at=self._clock(),
-        )
+            raise no_delta(target)
         failpoints.reach("before-reading")
-        self._store.streams.begin(reading)
+        reading = self.readings.begin(ranges, target, path)
         failpoints.reach("after-reading")
         if path is not None:
             failpoints.watch_for_file("mid-reading", path)
         try:
-            outcome = self._to_its_end(lambda: prepared.run(_mark(reading)))
+            outcome = self._to_its_end(lambda: prepared.run(mark_of(reading)))
         except BaseException as error:
-            if not self._settle(reading) and isinstance(error, Exception):
+            if not self.readings.settle(reading) and isinstance(error, Exception):
                 self._raise_if_stale(error, ranges)
             raise
         failpoints.reach("after-stream-commit")
-        # A statement that had nothing to write made no commit; it has read its changes all the same.
-        path = path or self._path_of(target)
-        self._finish(reading, path, None if path is None else self._commit_of(path, reading))
+        self.readings.finish(reading, target)
         failpoints.reach("after-offsets")
         return outcome
 
@@ -364,9 +339,7 @@ class Streams:
             with self.explained(rows):
                 yield rows
             if ranges:
-                number = self._store.streams.next_reading(self._clock())
-                self._store.streams.deliver(ranges, self._clock(), number)
-                self._leave_traces(ranges, number)
+                self.readings.deliver(ranges)
 
     @contextmanager
     def lock(self, stream_id: str) -> Iterator[None]:
@@ -398,105 +371,6 @@ class Streams:
             if any(word in text for word in _GONE) and stream.source_path in text:
                 raise stale(stream, f"files with changes of {stream.source} were removed") from error
 
-    # ---- settling
-
-    def settle_unfinished(self, stream_ids: Iterable[str] | None = None) -> None:
-        """Give every reading that was cut short its end. The caller holds the streams, or the lake is being opened."""
-        wanted = None if stream_ids is None else set(stream_ids)
-        for reading in self._store.streams.unfinished():
-            if wanted is None or wanted & {part.stream_id for part in reading.ranges}:
-                self._settle(reading)
-
-    def _settle(self, reading: Reading) -> bool:
-        """Whether the reading's commit is in its target."""
-        target = Target(reading.target, reading.target_database, reading.target_table, reading.target_path)
-        try:
-            path = self._path_of(target)
-        except NotAllowed:
-            path = None  # Another has made a table of that name since.
-        if path is None:
-            self._remove_unregistered(reading)
-        written = None if path is None else self._commit_of(path, reading)
-        if path is not None and written is not None:
-            self._finish(reading, path, written)
-            return True
-        self._store.streams.forget(reading.id)
-        return False
-
-    def _commit_of(self, path: str, reading: Reading) -> int | None:
-        """The version that carries the reading's mark. Long before a log is cleaned up, its readings are settled."""
-        try:
-            newest = self._newest(path)
-        except NotFound:
-            return None
-        before = -1 if reading.target_before is None else reading.target_before
-        commits = self._logs.commits(path, before, newest)
-        for commit in self._logs.history(path) if commits is None else commits:
-            if _mark(reading) in (commit.user_metadata or ""):
-                return commit.version
-        return None
-
-    def _newest(self, path: str) -> int:
-        return self._logs.snapshot(path).version
-
-    def _remove_unregistered(self, reading: Reading) -> None:
-        """CREATE TABLE … AS committed its first version and died before the catalog knew: nobody can see that table,
-        and its folder would be in the way of the next attempt."""
-        if not reading.target_table or not self._spark.catalog.databaseExists(reading.target_database):
-            return
-        database = unquote(local_path(self._spark.catalog.getDatabase(reading.target_database).locationUri))
-        folder = Path(database) / reading.target_table
-        if folder.exists() and self._commit_of(str(folder), reading) is not None:
-            self._logs.forget(str(folder))
-            shutil.rmtree(folder)
-
-    def _finish(self, reading: Reading, path: str | None, written: int | None) -> None:
-        ended = reading.model_copy(update={"target_path": path, "target_version": written})
-        self._store.streams.finish(ended, self._clock())
-        self._leave_traces(reading.ranges, reading.id)
-
-    def trace(self, stream_id: str) -> Path:
-        """A file in the lake for each stream, with the name of its view and the number of its last move: it tells
-        whether the operations database is the one that made that move."""
-        return self._traces / stream_id
-
-    def traces(self) -> list[Path]:
-        """Those of all streams that this lake ever knew and did not drop."""
-        return sorted(path for path in self._traces.glob("*") if re.fullmatch(r"[0-9a-f]{32}", path.name))
-
-    def _leave_traces(self, ranges: Iterable[StreamRange], number: int) -> None:
-        for part in ranges:
-            stream = self._store.streams.by_id(part.stream_id)
-            if stream is not None:
-                self.leave_trace(stream, number)
-
-    def leave_trace(self, stream: TableStream, number: int) -> None:
-        self._traces.mkdir(exist_ok=True)
-        text = f"{stream.table_name.spark(self._home)}\n{number}\n"
-        self.trace(stream.id).write_text(text, encoding="utf-8")
-
-    def _path_of(self, target: Target) -> str | None:
-        """Where the target's log is; None when there is no such table yet."""
-        if target.path is not None:
-            return target.path
-        jvm = Jvm(self._spark)
-        identifier = jvm.catalyst.TableIdentifier(target.table, jvm.root.scala.Some(target.database))
-        catalog = jvm.state.catalog()
-        try:
-            found = catalog.getTableMetadata(identifier)
-        except AnalysisException:
-            return None
-        if str(optional(found.provider())).lower() != "delta":
-            raise _no_delta(target)
-        return unquote(local_path(str(found.location().toString())))
-
-
-def _no_delta(target: Target) -> NotAllowed:
-    return NotAllowed(
-        f"{target.shown} is no Delta table: a table stream moves with the commit of the table that it is written to.",
-        hint="Write the changes to a Delta table.",
-    )
-
 
 def _refuse_two_ranges(found: Iterable[StreamRange]) -> None:
     """All reads of a stream in one statement see the same changes."""
@@ -506,7 +380,3 @@ def _refuse_two_ranges(found: Iterable[StreamRange]) -> None:
             "Two parts of this statement were made at different times and show different changes of one table stream.",
             hint="Make both from the stream again, with columns by name.",
         )
-
-
-def _mark(reading: Reading) -> str:
-    return f"headrace-reading:{reading.id}"
