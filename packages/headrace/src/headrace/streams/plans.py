@@ -34,10 +34,15 @@ def plan_text(analysed: Any) -> str:
     return text + str(analysed.source().toString()) if "Merge" in kind(analysed) else text
 
 
-def set_view_text(jvm: Jvm, name: TableName, home: str, text: str) -> None:
-    """Another text for a view with the same columns. CREATE OR REPLACE VIEW would read the query once more."""
-    catalog = jvm.state.catalog().externalCatalog()
-    view = catalog.getTable(name.database(home), name.table)
-    fields = {str(view.productElementName(place)): view.productElement(place) for place in range(view.productArity())}
-    fields["viewText"] = jvm.root.scala.Some(text)
-    catalog.alterTable(view.copy(*fields.values()))
+class ViewRecord:
+    """A view's entry in Spark's catalog, kept so that another text for the same columns costs one write and no read.
+    CREATE OR REPLACE VIEW would read the query once more."""
+
+    def __init__(self, jvm: Jvm, name: TableName, home: str) -> None:
+        self._view = jvm.state.catalog().externalCatalog().getTable(name.database(home), name.table)
+        names = [str(self._view.productElementName(place)) for place in range(self._view.productArity())]
+        self._fields = {field: self._view.productElement(place) for place, field in enumerate(names)}
+
+    def set_text(self, jvm: Jvm, text: str) -> None:
+        changed = {**self._fields, "viewText": jvm.root.scala.Some(text)}
+        jvm.state.catalog().externalCatalog().alterTable(self._view.copy(*changed.values()))

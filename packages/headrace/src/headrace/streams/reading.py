@@ -32,7 +32,7 @@ from headrace.plan.jvm import Jvm
 from headrace.sql.tokens import scan
 from headrace.storage.delta import DeltaLogs
 from headrace.storage.errors import short_message
-from headrace.streams.plans import analysed_plan, plan_of, plan_text, provider_of, set_view_text
+from headrace.streams.plans import ViewRecord, analysed_plan, plan_of, plan_text, provider_of
 from headrace.streams.ranges import Waiting, stale, waiting
 from headrace.streams.settling import Readings, Target, mark_of, no_delta
 from headrace.streams.traces import Traces
@@ -56,6 +56,15 @@ class Prepared:
     """The format of a table that is to be created."""
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What the view of a stream shows now."""
+
+    shape: tuple[tuple[str, str], ...]
+    text: str
+    record: ViewRecord | None = None
+
+
 class Streams:
     """All streams of an open lake; shared by all threads."""
 
@@ -77,7 +86,7 @@ class Streams:
         self._views = threading.RLock()
         self._guard = threading.Lock()
         self._locks: dict[str, threading.RLock] = {}
-        self._texts: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {}
+        self._shown: dict[str, Shown] = {}
 
     # ---- looking
 
@@ -176,24 +185,26 @@ class Streams:
         text = view_text(
             stream, found.columns, found.part, changed=found.changed, began=found.began, hides_groups=found.hides_groups
         )
-        known = self._texts.get(stream.id)
-        if known == (found.shape, text):
-            return found.part
-        if known is not None and known[0] == found.shape:
-            set_view_text(Jvm(self._spark), stream.table_name, self._home, text)
-        else:
+        known = self._shown.get(stream.id)
+        if known is None or known.shape != found.shape:
             self._spark.sql(f"CREATE OR REPLACE VIEW {stream.table_name.spark(self._home)} AS {text}")
-        self._texts[stream.id] = (found.shape, text)
+            self._shown[stream.id] = Shown(found.shape, text)
+        elif known.text != text:
+            jvm = Jvm(self._spark)
+            record = known.record or ViewRecord(jvm, stream.table_name, self._home)
+            self._shown.pop(stream.id)  # If this is interrupted, nobody knows what the view shows.
+            record.set_text(jvm, text)
+            self._shown[stream.id] = Shown(found.shape, text, record)
         return found.part
 
     def create_view(self, stream: TableStream) -> None:
         with self._views:
-            self._texts.pop(stream.id, None)
+            self._shown.pop(stream.id, None)
             self._bring_up_to_date(stream)
 
     def drop_view(self, stream: TableStream) -> None:
         with self._views:
-            self._texts.pop(stream.id, None)
+            self._shown.pop(stream.id, None)
             self._spark.sql(f"DROP VIEW IF EXISTS {stream.table_name.spark(self._home)}")
 
     # ---- reading
