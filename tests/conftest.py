@@ -31,8 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def shared_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     folder = tmp_path_factory.mktemp("lake")
-    # A test process lives for minutes: compiling its code twice over would cost more than it saves.
-    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions": "1"}
+    quick = {"spark.sql.shuffle.partitions": "1"}
     # Generating and compiling Java for a handful of rows takes a third of the time; `compiled` turns it on again.
     quick["spark.sql.codegen.wholeStage"] = "false"
     with headrace.open(folder / "lake", spark_master="local[2]", driver_memory="3g", spark_settings=quick) as lake:

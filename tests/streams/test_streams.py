@@ -185,6 +185,7 @@ def test_what_cannot_move_with_a_commit_is_refused(orders: Lake, tmp_path: Any) 
         orders.sql("INSERT INTO files SELECT id FROM s")
     with pytest.raises(NotAllowed, match="no Delta table"):
         orders.sql("CREATE TABLE more USING parquet AS SELECT id FROM s")
+    assert not orders.spark.catalog.tableExists("more")
     orders.sql("CREATE TEMPORARY VIEW over AS SELECT * FROM target")
     with pytest.raises(NotFound, match="temporary view"):
         orders.sql("MERGE INTO over USING s ON over.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)")

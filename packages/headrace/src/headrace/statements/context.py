@@ -16,6 +16,7 @@ from headrace.errors import NotAllowed, NotFound
 from headrace.ivm.layout import layout_of
 from headrace.names import TableName, check_parts, quote, resolve, spark_database, split_database
 from headrace.plan.catalyst import Located
+from headrace.plan.jvm import Jvm
 from headrace.plan.query import OutputColumn, Source
 from headrace.progress import Progress
 from headrace.refresh.runner import Runner
@@ -126,9 +127,7 @@ class Context:
 
     def is_temporary(self, name: str) -> bool:
         """Whether this session has a temporary view of this name."""
-        return any(
-            table.isTemporary and table.name.lower() == name.lower() for table in self.spark.catalog.listTables()
-        )
+        return bool(Jvm(self.spark).state.catalog().getTempView(name).isDefined())
 
     def exists(self, name: TableName) -> bool:
         """Whether Spark's catalog has a table or view of this name."""

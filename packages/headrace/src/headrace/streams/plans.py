@@ -12,9 +12,14 @@ from headrace.plan.jvm import Jvm, kind, optional
 
 def provider_of(analysed: Any) -> str:
     """The format of the table that a CREATE TABLE … AS makes."""
-    if kind(analysed) not in ("CreateTableAsSelect", "ReplaceTableAsSelect"):
+    if "Create" not in kind(analysed) and "Replace" not in kind(analysed):
         return "delta"
-    return str(optional(analysed.tableSpec().provider()) or "delta").lower()
+    # Spark has five nodes for it, by format and catalog; the table's description is a field of each.
+    for place in range(analysed.productArity()):
+        field = str(analysed.productElementName(place))
+        if field in ("tableSpec", "tableDesc") or (field == "table" and "DataSource" in kind(analysed)):
+            return str(optional(analysed.productElement(place).provider()) or "delta").lower()
+    return "delta"
 
 
 def plan_of(rows: DataFrame) -> str:

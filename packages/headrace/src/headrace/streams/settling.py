@@ -43,8 +43,8 @@ class Readings:
         self._logs = logs
         self._clock = clock
         self._traces = traces
-        self._may_be_unfinished = True
-        """Until the lake has been opened, and after a reading could not be settled."""
+        self._not_ended: set[int] = set()
+        """Readings of this process that run now, or could not be given their end."""
 
     def begin(self, ranges: tuple[StreamRange, ...], target: Target, path: str | None) -> Reading:
         """Written down, before the statement runs."""
@@ -59,6 +59,7 @@ class Readings:
             target_table=target.table,
             began_at=now,
         )
+        self._not_ended.add(reading.id)
         self._store.streams.begin(reading)
         return reading
 
@@ -75,14 +76,12 @@ class Readings:
 
     def settle_all(self) -> None:
         """Give every reading that was cut short its end; the lake is being opened."""
-        self._may_be_unfinished = True
         for reading in self._store.streams.unfinished():
             self.settle(reading)
-        self._may_be_unfinished = False
 
     def settle_of(self, stream_ids: Iterable[str]) -> None:
         """Likewise those of some streams; the caller holds these."""
-        if not self._may_be_unfinished:
+        if not self._not_ended:
             return
         wanted = set(stream_ids)
         for reading in self._store.streams.unfinished():
@@ -91,13 +90,6 @@ class Readings:
 
     def settle(self, reading: Reading) -> bool:
         """Whether the reading's commit is in its target."""
-        try:
-            return self._settle(reading)
-        except BaseException:
-            self._may_be_unfinished = True
-            raise
-
-    def _settle(self, reading: Reading) -> bool:
         target = Target(reading.target, reading.target_database, reading.target_table, reading.target_path)
         try:
             path = self.path_of(target)
@@ -110,11 +102,14 @@ class Readings:
             self._finish(reading, path, written)
             return True
         self._store.streams.forget(reading.id)
+        self._not_ended.discard(reading.id)
         return False
 
     def _finish(self, reading: Reading, path: str | None, written: int | None) -> None:
         ended = reading.model_copy(update={"target_path": path, "target_version": written})
-        self._traces.leave(self._store.streams.finish(ended, self._clock()))
+        moved = self._store.streams.finish(ended, self._clock())
+        self._not_ended.discard(reading.id)
+        self._traces.leave(moved)
 
     def _commit_of(self, path: str, reading: Reading) -> int | None:
         """The version that carries the reading's mark. Long before a log is cleaned up, its readings are settled."""
