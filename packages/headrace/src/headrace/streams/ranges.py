@@ -44,9 +44,13 @@ def waiting(logs: DeltaLogs, stream: TableStream, dynamic: DynamicTable | None) 
     try:
         now = logs.snapshot(stream.source_path)
     except NotFound:
-        raise stale(stream, f"the table {stream.source} was dropped") from None
+        gone = f"the table {stream.source} was dropped"
+        raise stale(stream, gone, f"When there is a table {stream.source} again, create the stream again:") from None
     if stream.is_dynamic and (dynamic is None or dynamic.storage_path != stream.source_path):
-        raise stale(stream, f"the dynamic table {stream.source} was {'dropped' if dynamic is None else 'replaced'}")
+        if dynamic is not None:
+            raise stale(stream, f"the dynamic table {stream.source} was replaced")
+        gone = f"the dynamic table {stream.source} was dropped"
+        raise stale(stream, gone, f"When there is a table {stream.source} again, create the stream again:")
     if now.table_id != stream.source_table_id:
         raise stale(stream, f"the table {stream.source} was dropped and created again")
     if stream.offset > now.version:
@@ -79,8 +83,8 @@ def stale(stream: TableStream, why: str, first: str = "Create it again:") -> Sta
     return StaleStream(
         f"The table stream {stream.table_name} is stale: {why}. It was last moved at {since}, to version "
         f"{stream.offset}; what changed after that cannot be read through it any more.",
-        hint=f"{first} CREATE OR REPLACE TABLE STREAM {stream.table_name} ON TABLE {stream.source}. The rows of the "
-        "table itself are all there; SHOW_INITIAL_ROWS = TRUE begins with them.",
+        hint=f"{first} CREATE OR REPLACE TABLE STREAM {stream.table_name} ON TABLE {stream.source}. "
+        "WITH PROPERTIES ('SHOW_INITIAL_ROWS'='TRUE') it begins with the rows that the table has then.",
     )
 
 
