@@ -78,7 +78,9 @@ def test_a_cancelled_statement_moves_nothing(lake: Lake) -> None:
         deadline = time.monotonic() + 60
         while not status.getActiveJobsIds() and time.monotonic() < deadline:
             time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(3):  # Impatient people press it again.
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.02)
 
     endless = "INSERT INTO target SELECT s.id FROM s JOIN range(1000000000000) AS many ON many.id % 7 = -s.id"
     interrupter = threading.Thread(target=interrupt)

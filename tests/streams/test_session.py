@@ -8,7 +8,7 @@ import pytest
 
 from headrace import Lake
 from headrace import functions as F
-from headrace.errors import AlreadyExists, BadSetting, NotAllowed, UserError
+from headrace.errors import AlreadyExists, BadSetting, HeadraceError, NotAllowed, UserError
 from headrace.session import Session
 
 
@@ -202,3 +202,82 @@ def test_settings_are_checked(session: Session) -> None:
         Session(session.lake, vcluster="nowhere")
     with pytest.raises(UserError):
         Session(session.lake, schema="nowhere")
+
+
+def test_errors_are_ours(session: Session) -> None:
+    rows = session.create_dataframe([(1,)], "id INT")
+    for wrong in (
+        lambda: session.table("not_there").count(),
+        lambda: rows.select("missing"),
+        lambda: rows.group_by("missing").count(),
+        lambda: session.sql("SELECT raise_error('no')").collect(),
+    ):
+        with pytest.raises(HeadraceError):
+            wrong()
+
+
+def test_a_look_at_a_statement_does_not_run_it(session: Session) -> None:
+    insert = session.sql("INSERT INTO t VALUES (3, 'c', 30)")
+    assert "has not run" in repr(insert)
+    assert session.table("t").count() == 2
+    insert.collect()
+    insert.collect()
+    assert session.table("t").count() == 3
+
+
+def test_every_query_is_a_dataframe_that_moves(session: Session) -> None:
+    session.sql("INSERT INTO t VALUES (3, 'c', 30)").collect()
+    session.sql("TABLE s").select("id").write.save_as_table("taken", mode="append")
+    assert [row.id for row in session.table("taken").collect()] == [3]
+    assert waiting(session) == 0
+
+
+def test_a_view_that_came_to_read_a_stream(session: Session) -> None:
+    session.sql("CREATE VIEW v AS SELECT id FROM t").collect()
+    rows = session.table("v")
+    assert rows.count() == 2
+    session.sql("CREATE OR REPLACE VIEW v AS SELECT id FROM s").collect()
+    session.sql("INSERT INTO t VALUES (3, 'c', 30)").collect()
+    rows.write.save_as_table("taken", mode="append")
+    assert [row.id for row in session.table("taken").collect()] == [3]
+    assert waiting(session) == 0
+    session.sql("DROP VIEW v").collect()
+    with pytest.raises(HeadraceError):
+        rows.collect()
+
+
+def test_what_would_lose_changes_is_refused(session: Session) -> None:
+    session.sql("INSERT INTO t VALUES (3, 'c', 30)").collect()
+    rows = session.table("s")
+    for refused in (
+        lambda: rows.local_checkpoint(),
+        lambda: rows.random_split([0.5, 0.5], 7),
+        lambda: rows.write.save_as_table("x", mode="append", userMetadata="mine"),
+        lambda: rows.write.option("txnAppId", "a").option("txnVersion", "1").save_as_table("x", mode="append"),
+        lambda: rows.filter("id > 0").create_or_replace_view("w"),
+    ):
+        with pytest.raises(NotAllowed):
+            refused()
+    assert waiting(session) == 1
+    assert len(session.table("s", consume=False).random_split([0.5, 0.5], 7)) == 2
+
+
+def test_two_sessions_have_a_schema_each(session: Session, lake: Lake, schema: str) -> None:
+    session.sql(f"CREATE SCHEMA {schema}_other").collect()
+    other = Session(lake, schema=f"{schema}_other")
+    other.sql("CREATE TABLE t (w STRING)").collect()
+    assert session.table("t").count() == 2
+    assert other.table("t").count() == 0
+    lake.sql(f"DROP SCHEMA {schema}_other CASCADE")
+
+
+def test_distinct_and_limited_dataframes_become_dynamic_tables(session: Session) -> None:
+    rows = session.table("t").select("id", "name")
+    rows.union_all(rows).distinct().create_or_replace_dynamic_table("once")
+    rows.sort("id", ascending=False).limit(1).create_or_replace_dynamic_table("last")
+    session.sql("INSERT INTO t VALUES (3, 'c', 30)").collect()
+    session.sql("REFRESH DYNAMIC TABLE once, last").collect()
+    assert sorted(row.id for row in session.table("once").collect()) == [1, 2, 3]
+    assert [row.id for row in session.table("last").collect()] == [3]
+    for table in ("once", "last"):
+        assert session.sql(f"VERIFY DYNAMIC TABLE {table}").collect()[0][1] == "EQUAL"

@@ -264,12 +264,12 @@ def test_create_drop_and_names(orders: Lake) -> None:
         orders.sql("CREATE TABLE STREAM target ON TABLE t")
     with pytest.raises(NotFound, match="no table"):
         orders.sql("CREATE TABLE STREAM x ON TABLE nowhere")
-    with pytest.raises(NotFound, match="no Delta table"):
+    with pytest.raises(NotAllowed, match="itself a table stream"):
         orders.sql("CREATE TABLE STREAM x ON TABLE s")
     with pytest.raises(BadSetting, match="SIDEWAYS"):
         orders.sql("CREATE TABLE STREAM x ON TABLE t WITH PROPERTIES ('TABLE_STREAM_MODE' = 'SIDEWAYS')")
     for refused in ("DROP VIEW s", "DROP TABLE s", "INSERT INTO s VALUES (1)", "CREATE OR REPLACE VIEW s AS SELECT 1"):
-        with pytest.raises(NotAllowed, match="is a table stream"):
+        with pytest.raises(NotAllowed, match="a table stream"):
             orders.sql(refused)
     orders.sql("DROP TABLE STREAM s; DROP TABLE STREAM IF EXISTS s")
     with pytest.raises(NotFound):
@@ -344,3 +344,109 @@ def test_change_tracking_that_was_off_for_a_while_makes_it_stale(orders: Lake) -
     for read in (ALL, CONSUME):
         with pytest.raises(StaleStream, match="cannot tell"):
             orders.sql(read)
+
+
+def test_a_table_that_is_there_is_left_alone_and_so_is_the_stream(orders: Lake) -> None:
+    change(orders)
+    orders.sql("CREATE TABLE IF NOT EXISTS target AS SELECT __change_type, id, name FROM s")
+    assert taken(orders) == []
+    assert orders.sql(ALL).rows == CHANGES
+    assert orders._context.store.streams.unfinished() == []
+    orders.sql("CREATE TABLE IF NOT EXISTS another AS SELECT __change_type, id, name FROM s")
+    assert orders.sql(ALL).rows == []
+
+
+def test_a_stream_and_time_travel_mean_the_same_moment(orders: Lake) -> None:
+    """Delta's clock is the commit file's; what is written in the commit is some milliseconds earlier."""
+    change(orders)
+    told = dict(orders.sql("SELECT DISTINCT __commit_version, __commit_timestamp FROM s").rows)
+    for commit in orders._context.logs.history(orders._context.store.streams.all()[0].source_path):
+        if commit.version in told:
+            orders.sql(f"CREATE OR REPLACE TABLE STREAM at ON TABLE t TIMESTAMP AS OF '{told[commit.version]}'")
+            assert described(orders, "at")["offset"] == f"version {commit.version}"
+    orders.sql("CREATE OR REPLACE TABLE STREAM at ON TABLE t WITH PROPERTIES ('SHOW_INITIAL_ROWS' = 'TRUE')")
+    assert orders.sql("SELECT DISTINCT __commit_timestamp FROM at").rows == [(told[4],)]
+    with pytest.raises(UserError, match="future"):
+        orders.sql("CREATE OR REPLACE TABLE STREAM at ON TABLE t TIMESTAMP AS OF '2999-01-01'")
+
+
+@pytest.mark.parametrize(
+    ("statement", "hint"),
+    [
+        ("INSERT INTO s VALUES (1)", "the table that it reads is"),
+        ("DROP TABLE s", "DROP TABLE STREAM"),
+        ("CREATE TABLE s (id INT)", "another name"),
+        ("CREATE TABLE STREAM other ON TABLE s", "the table that it reads"),
+        ("CREATE STREAM other ON TABLE t", "CREATE TABLE STREAM"),
+        ("SHOW STREAMS", "SHOW TABLE STREAMS"),
+        ("RESTORE TABLE s TO VERSION AS OF 0", "the table that it reads is"),
+        ("SELECT * FROM stream_that_is_not_there", "SHOW TABLE STREAMS"),
+    ],
+)
+def test_what_is_wrong_and_what_to_do(orders: Lake, statement: str, hint: str) -> None:
+    with pytest.raises(UserError) as refused:
+        orders.sql(statement)
+    assert hint in (refused.value.hint or "")
+
+
+def test_an_update_that_asks_a_stream_moves_it(orders: Lake) -> None:
+    change(orders)
+    orders.sql("INSERT INTO target VALUES ('x', 0, 'n')")
+    orders.sql("UPDATE target SET id = id + (SELECT CAST(count(*) AS INT) FROM s)")
+    assert taken(orders) == [("x", 4, "n")]
+    assert orders.sql(ALL).rows == []
+
+
+@pytest.mark.parametrize("option", ["userMetadata", "txnAppId"])
+def test_options_that_hide_the_commit_are_refused(orders: Lake, option: str) -> None:
+    change(orders)
+    with pytest.raises(NotAllowed, match=option):
+        orders.sql(f"INSERT INTO target WITH ('{option}' = 'x') SELECT __change_type, id, name FROM s")
+    orders.sql(f"INSERT INTO target WITH ('{option}' = 'x') SELECT 'plain', 1, 'n'" if option == "userMetadata" else "")
+    assert orders.sql(ALL).rows == CHANGES
+
+
+def test_a_plan_that_spark_cuts_off_is_refused(orders: Lake) -> None:
+    change(orders)
+    orders.sql("SET spark.sql.maxPlanStringLength = 100")
+    try:
+        with pytest.raises(NotAllowed, match="cut off"):
+            orders.sql(CONSUME)
+    finally:
+        orders.sql("RESET spark.sql.maxPlanStringLength")
+    orders.sql(CONSUME)
+    assert len(taken(orders)) == 4
+
+
+def test_initial_rows_of_a_table_that_got_a_column(orders: Lake) -> None:
+    orders.sql("CREATE TABLE STREAM i ON TABLE t WITH PROPERTIES ('SHOW_INITIAL_ROWS' = 'TRUE')")
+    orders.sql("ALTER TABLE t ADD COLUMN more INT")
+    assert sorted(orders.sql("SELECT id, more FROM i").rows) == [(1, None), (2, None)]
+    orders.sql("INSERT INTO t VALUES (3, 'c', 7)")
+    orders.sql("CREATE TABLE copied AS SELECT id, more FROM i")
+    assert sorted(orders.sql("SELECT * FROM copied").rows) == [(1, None), (2, None), (3, 7)]
+    assert len(orders.sql("SHOW TABLE STREAMS").rows) >= 2
+
+
+def test_a_start_before_changes_were_tracked_is_refused(orders: Lake) -> None:
+    orders.sql("CREATE TABLE quiet (id INT) PROPERTIES ('change_tracking' = 'false'); INSERT INTO quiet VALUES (1)")
+    orders.sql("INSERT INTO quiet VALUES (2); ALTER TABLE quiet SET PROPERTIES ('change_tracking' = 'true')")
+    orders.sql("INSERT INTO quiet VALUES (3)")
+    with pytest.raises(NotAllowed, match="did not track"):
+        orders.sql("CREATE TABLE STREAM q ON TABLE quiet VERSION AS OF 0")
+    orders.sql("CREATE TABLE STREAM q ON TABLE quiet VERSION AS OF 3")
+    assert orders.sql("SELECT id FROM q").rows == [(3,)]
+    with pytest.raises(NotAllowed, match="did not track"):
+        orders.sql("ALTER TABLE STREAM q SET OFFSET VERSION AS OF 1")
+
+
+def test_restores_in_a_row_say_what_they_take(orders: Lake) -> None:
+    change(orders)
+    path = orders._context.locate(orders.spark.catalog.currentDatabase(), "target")
+    assert path is not None
+    orders.sql(f"INSERT INTO delta.`file://{path.source.path}/` SELECT __change_type, id, name FROM s")
+    assert "SET OFFSET" in orders.sql("RESTORE TABLE target TO VERSION AS OF 0").rows[0][0]
+    orders.sql("RESTORE TABLE target TO VERSION AS OF 1")
+    assert len(taken(orders)) == 4
+    assert "SET OFFSET" in str(orders.sql("RESTORE TABLE target TO VERSION AS OF 2").rows[0][0])
+    assert taken(orders) == []

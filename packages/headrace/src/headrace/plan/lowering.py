@@ -32,6 +32,7 @@ _SET_OPERATIONS = (
     f"{_OPTIMIZER}.ReplaceIntersectWithSemiJoin",
     f"{_OPTIMIZER}.ReplaceExceptWithAntiJoin",
     f"{_OPTIMIZER}.ReplaceDistinctWithAggregate",  # DISTINCT is GROUP BY all columns
+    f"{_OPTIMIZER}.ReplaceDeduplicateWithAggregate",  # so it is for a DataFrame's distinct()
 )
 
 # Applied until nothing changes.

@@ -40,7 +40,7 @@ from headrace.plan.spelling import NoRule
 
 def query_of(spark: SparkSession, rows: DataFrame, dynamic: frozenset[str]) -> str:
     """SQL that means what a DataFrame means. `dynamic` are the dynamic tables, as Spark's catalog names them."""
-    analyzed: Any = rows._jdf.queryExecution().analyzed()
+    analyzed, cut = _without_cut(rows._jdf.queryExecution().analyzed(), list(rows.columns))
     names: dict[str, int] = {}
     _collect(analyzed, dynamic, names)
     try:
@@ -51,7 +51,21 @@ def query_of(spark: SparkSession, rows: DataFrame, dynamic: frozenset[str]) -> s
             f"This DataFrame cannot be written as SQL: {gap}.", hint="Write the query as SQL: session.sql(…)."
         ) from None
     tables = list(names)
-    return sql_text(plan, lambda source: ".".join(map(quote, tables[source].split("."))))
+    return sql_text(plan, lambda source: ".".join(map(quote, tables[source].split(".")))) + cut
+
+
+def _without_cut(plan: Any, columns: list[str]) -> tuple[Any, str]:
+    """The plan below sort(…).limit(n) at its top, and that as SQL text: over result columns it can be written."""
+    if kind(plan) != "GlobalLimit" or kind(plan.child()) != "LocalLimit" or kind(plan.child().child()) != "Sort":
+        return plan, ""
+    sort = plan.child().child()
+    orders = []
+    for order in items(sort.order()):
+        column = order.child()
+        if kind(column) != "AttributeReference" or columns.count(str(column.name())) != 1:
+            return plan, ""
+        orders.append(f"{quote(str(column.name()))} {order.direction().sql()} {order.nullOrdering().sql()}")
+    return sort.child(), f" ORDER BY {', '.join(orders)} LIMIT {plan.limitExpr().sql()}"
 
 
 def _collect(node: Any, dynamic: frozenset[str], names: dict[str, int]) -> None:

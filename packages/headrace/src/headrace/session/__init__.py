@@ -13,7 +13,7 @@ import headrace
 from headrace.engine import Lake
 from headrace.errors import BadSetting
 from headrace.names import parse_parts, quote
-from headrace.session.frames import DataFrame, Moves
+from headrace.session.frames import DataFrame, Moves, told
 from headrace.sql import statements as sql
 from headrace.sql.parser import parse
 from headrace.statements import dispatch
@@ -72,18 +72,19 @@ class Session:
 
     def __init__(self, lake: Lake, *, schema: str | None = None, vcluster: str | None = None) -> None:
         self.lake = lake
-        context: Context = lake._context
+        context: Context = lake._context.new_session()
         self._context = context
         if vcluster is not None and not context.store.has_vcluster(vcluster):
             known = ", ".join(context.store.vclusters())
             raise BadSetting(f"There is no virtual cluster '{vcluster}'.", hint=f"There are: {known}.")
         if schema is not None:
-            lake.sql(f"USE {'.'.join(map(quote, parse_parts(schema)))}")
+            dispatch.execute(context, f"USE {'.'.join(map(quote, parse_parts(schema)))}")
 
     def sql(self, text: str) -> DataFrame:
         """A statement. A query can be worked on like a table; any other statement runs once, at the first action."""
+        self.lake._require_open()
         statement = parse(text)
-        if isinstance(statement, sql.SparkStatement) and statement.verb == "SELECT":
+        if isinstance(statement, sql.SparkStatement) and statement.verb in dispatch.QUERIES:
 
             def build() -> SparkFrame:
                 return self._context.streams.frame(dispatch.prepared_text(self._context, statement))
@@ -94,6 +95,7 @@ class Session:
     def table(self, name: str, consume: bool = True) -> DataFrame:
         """A table, view, dynamic table or table stream. A stream's offset moves when its rows are delivered or written,
         unless `consume` is False."""
+        self.lake._require_open()
         parts = parse_parts(name)
         # A name of one part may be that of a temporary view; Spark looks in the current schema next.
         spark_name = quote(parts[0]) if len(parts) == 1 else self._context.resolve(parts).spark(self._context.home)
@@ -106,7 +108,9 @@ class Session:
 
     def create_dataframe(self, data: Any, schema: Any = None) -> DataFrame:
         """Rows of this program: a list of rows, tuples or dicts, a pandas DataFrame or an Arrow table."""
-        rows = self._context.spark.createDataFrame(data, schema)
+        self.lake._require_open()
+        with told():
+            rows = self._context.spark.createDataFrame(data, schema)
         return DataFrame(self._context, lambda: rows, Moves.NEVER)
 
     def __getattr__(self, name: str) -> Any:

@@ -11,31 +11,52 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
 import pandas
 import pyarrow as pa
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, GroupedData, Row
 from pyspark.sql import DataFrame as SparkFrame
 from pyspark.sql.readwriter import DataFrameWriter
 
-from headrace.errors import AlreadyExists, BadSetting, NotAllowed
+from headrace.errors import AlreadyExists, BadSetting, EnvironmentFault, NotAllowed
 from headrace.names import parse_parts, quote, quote_text
 from headrace.plan.writing import query_of
 from headrace.result import Result
 from headrace.statements import dispatch
 from headrace.statements.context import Context
 from headrace.streams.plans import plan_of
-from headrace.streams.reading import Prepared
+from headrace.streams.reading import Prepared, refuse_options
 from headrace.streams.settling import Target
 from headrace.streams.view import ranges_in
 
-_BYPASSES = ("na", "stat", "rdd", "writeStream", "writeTo", "mergeInto", "pandas_api", "foreach", "foreachPartition")
+_BYPASSES = (
+    "na", "stat", "rdd", "writeStream", "writeTo", "mergeInto", "pandas_api", "foreach", "foreachPartition",
+    "checkpoint", "localCheckpoint",
+)  # fmt: skip
 """What would take the rows of a stream past us."""
 _MODES = ("append", "overwrite", "errorifexists", "error", "ignore")
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Spark's errors in our form, as in SQL."""
+    # PySpark logs every such error with its whole stack trace; ours says all that is needed.
+    PySparkLogger.getLogger("DataFrameQueryContextLogger").disabled = True
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        raise dispatch.as_query_failure(error, "") from error
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise EnvironmentFault(
+            "Spark does not answer: the session is closed, or its Java process has ended.", hint="Open another session."
+        ) from error
 
 
 class Moves(Enum):
@@ -70,7 +91,9 @@ class DataFrame:
         *,
         query: str | None = None,
         first: SparkFrame | None = None,
+        waits: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._waits = waits
         self._context = context
         self._build = build
         self._moves = moves
@@ -87,28 +110,35 @@ class DataFrame:
                 done.append(context.spark.createDataFrame(run().to_arrow()))
             return done[0]
 
-        return cls(context, build, Moves.NEVER)
+        return cls(context, build, Moves.NEVER, waits=lambda: not done)
 
     @cached_property
     def _first(self) -> SparkFrame:
         """As it was when it was made."""
-        return self._build() if self._made is None else self._made
+        with told():
+            return self._build() if self._made is None else self._made
 
     @cached_property
     def _reads_streams(self) -> bool:
         return bool(ranges_in(plan_of(self._first)))
+
+    def _reads_streams_now(self) -> bool:
+        """A view that it reads may be another one by now."""
+        return bool(self._context.store.streams.all()) and bool(ranges_in(plan_of(self._again())))
 
     def _again(self) -> SparkFrame:
         """Built anew, so that it shows what stands to be read now. Columns taken from a DataFrame (`df["id"]`) belong
         to that one alone; where they are used, the first one stays."""
         try:
             return self._build()
-        except AnalysisException:
-            return self._first
+        except AnalysisException as error:
+            if (error.getCondition() or "").startswith("MISSING_ATTRIBUTES"):
+                return self._first
+            raise
 
     def _look(self) -> SparkFrame:
         """For actions that move nothing."""
-        return self._context.streams.present(self._again) if self._reads_streams else self._again()
+        return self._context.streams.present(self._again) if self._context.store.streams.all() else self._again()
 
     # ---- PySpark's methods, by the rule
 
@@ -124,7 +154,8 @@ class DataFrame:
         if spelled in _BYPASSES and self._reads_streams:
             raise NotAllowed(
                 f"{name} of a DataFrame that reads a table stream would not move it.",
-                hint="Use write.save_as_table, or session.table(…, consume=False); fillna and dropna do what na does.",
+                hint="Use write.save_as_table, or session.table(…, consume=False); cache_result keeps the rows, and "
+                "fillna and dropna do what na does.",
             )
         method = getattr(SparkFrame, spelled)
         if not callable(method):
@@ -146,7 +177,8 @@ class DataFrame:
         return sorted({*object.__dir__(self), *dir(SparkFrame), *self._first.columns})
 
     def __repr__(self) -> str:
-        return repr(self._first)
+        # A look at it, as every notebook takes one, must not run a statement.
+        return "<a statement that has not run yet: collect() runs it>" if self._waits() else repr(self._first)
 
     def _derived(self, method: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> DataFrame:
         others = [each for each in (*arguments, *named.values()) if isinstance(each, DataFrame)]
@@ -157,7 +189,8 @@ class DataFrame:
                 hint="Make both with session.table(…), with the same value of consume.",
             )
         moves = next(iter(reading), self._moves)
-        first = _called(self._first, method, arguments, named, _first_of)
+        with told():
+            first = _called(self._first, method, arguments, named, _first_of)
         return DataFrame(
             self._context,
             lambda: _called(self._again(), method, arguments, named, _again_of),
@@ -169,15 +202,22 @@ class DataFrame:
         return Grouped(self, lambda: _called(self._again(), method, arguments, named, _again_of))
 
     def _split(self, weights: list[float], seed: int | None = None) -> list[DataFrame]:
+        if self._reads_streams and self._moves is not Moves.NEVER:
+            raise NotAllowed(
+                "The first part of a split table stream would move it, and the others would find nothing.",
+                hint="Split cache_result(), or session.table(…, consume=False).",
+            )
+
         def part(place: int) -> DataFrame:
             return DataFrame(self._context, lambda: self._again().randomSplit(weights, seed)[place], self._moves)
 
         return [part(place) for place in range(len(weights))]
 
     def _acted(self, method: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-        rows = self._look()
-        with self._context.streams.explained(rows):
-            return _called(rows, method, arguments, named, _again_of)
+        with told():
+            rows = self._look()
+            with self._context.streams.explained(rows):
+                return _called(rows, method, arguments, named, _again_of)
 
     # ---- what delivers rows
 
@@ -198,12 +238,13 @@ class DataFrame:
         return iter(self.collect())
 
     def _delivered(self, take: Callable[[SparkFrame], Any]) -> Any:
-        if not self._reads_streams or self._moves is not Moves.ALWAYS:
-            rows = self._look()
-            with self._context.streams.explained(rows):
+        with told():
+            if not self._reads_streams_now() or self._moves is not Moves.ALWAYS:
+                rows = self._look()
+                with self._context.streams.explained(rows):
+                    return take(rows)
+            with self._context.streams.delivery(list, self._again) as rows:
                 return take(rows)
-        with self._context.streams.delivery(list, self._again) as rows:
-            return take(rows)
 
     # ---- what PySpark has not
 
@@ -217,9 +258,10 @@ class DataFrame:
 
     def cache_result(self) -> DataFrame:
         """The rows as they are now, computed once and kept while this program runs. Moves nothing."""
-        rows = self._look()
-        with self._context.streams.explained(rows):
-            kept = rows.localCheckpoint(eager=True)
+        with told():
+            rows = self._look()
+            with self._context.streams.explained(rows):
+                kept = rows.localCheckpoint(eager=True)
         return DataFrame(self._context, lambda: kept, Moves.NEVER)
 
     def create_or_replace_view(self, name: str) -> None:
@@ -250,6 +292,11 @@ class DataFrame:
     def _as_sql(self) -> str:
         if self._query is not None:
             return self._query
+        if self._reads_streams:
+            raise NotAllowed(
+                "This DataFrame reads a table stream: its query is known only as it is at this moment.",
+                hint='Write it as SQL: session.sql("SELECT … FROM stream").create_or_replace_view(…).',
+            )
         home = self._context.home
         dynamic = frozenset(
             f"{table.table_name.database(home)}.{table.name}".lower() for table in self._context.store.tables()
@@ -300,10 +347,12 @@ class Writer:
             raise AlreadyExists(f"The table {full} exists already.", hint='Write mode="append" or mode="overwrite".')
         target = Target(str(full), full.database(context.home), full.table, may_be_new=True)
 
-        def write(rows: SparkFrame) -> None:
-            self._configured(rows).mode(mode).options(**options).saveAsTable(full.spark(context.home))
+        configured = Writer(self._rows, (*self._calls, ("options", (), options)))
 
-        self._run(write, (target,))
+        def write(rows: SparkFrame) -> None:
+            configured._configured(rows).mode(mode).saveAsTable(full.spark(context.home))
+
+        configured._run(write, (target,))
 
     def insert_into(self, name: str, overwrite: bool = False) -> None:
         """By position, as SQL's INSERT."""
@@ -329,19 +378,18 @@ class Writer:
         self._run(lambda rows: getattr(before._configured(rows), method)(*arguments, **named), ())
 
     def _run(self, write: Callable[[SparkFrame], None], targets: tuple[Target, ...]) -> None:
+        with told():
+            self._write(write, targets)
+
+    def _write(self, write: Callable[[SparkFrame], None], targets: tuple[Target, ...]) -> None:
         rows = self._rows
-        if not rows._reads_streams or rows._moves is Moves.NEVER:
+        if not rows._reads_streams_now() or rows._moves is Moves.NEVER:
             frame = rows._look()
             with rows._context.streams.explained(frame):
                 write(frame)
             return
 
-        options = {str(key).lower() for _, arguments, named in self._calls for key in (*arguments[:1], *named)}
-        if "usermetadata" in options:
-            raise NotAllowed(
-                "userMetadata cannot be given for a write that reads a table stream: the stream moves by it.",
-                hint="Leave the option out.",
-            )
+        refuse_options(str(key) for _, arguments, named in self._calls for key in (*arguments[:1], *named))
         provider = next(
             (str(given[0]).lower() for name, given, _ in reversed(self._calls) if name == "format"), "delta"
         )
@@ -369,7 +417,8 @@ class Grouped:
             def build() -> Any:
                 return getattr(self._build(), spelled)(*arguments, **named)
 
-            found = build()
+            with told():
+                found = build()
             if isinstance(found, GroupedData):
                 return Grouped(self._rows, build)
             return DataFrame(self._rows._context, build, self._rows._moves, first=found)

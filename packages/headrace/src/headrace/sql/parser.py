@@ -50,6 +50,7 @@ def parse(text: str) -> Statement:
     tokens = _one_statement(text, scan(text))
     cursor = Cursor(text[: tokens[-1].end], tokens)
     refuse_unavailable(cursor)
+    streams.refuse_bare_stream(cursor)
     if streams.is_about_stream(cursor):
         return streams.parse_stream(cursor)
     for words, parser in _STARTS:
@@ -68,7 +69,7 @@ def _one_statement(text: str, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
         if token.text == ";":
             raise SyntaxFault(
                 "Syntax error: expected the end of the statement, found ';'.",
-                hint="Run several statements as a script; each is parsed on its own.",
+                hint="Write one statement at a time here; lake.sql and `headrace sql` take several.",
                 position=position_at(text, token.start),
             )
     return tokens[:end]

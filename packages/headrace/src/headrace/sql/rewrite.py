@@ -85,7 +85,8 @@ def table_properties(text: str) -> str:
     edits: list[_Edit] = []
     for keyword in _property_lists(tokens):
         if tokens[keyword].upper == "PROPERTIES":
-            edits.append(_Edit(tokens[keyword].start, tokens[keyword].end, "TBLPROPERTIES"))
+            start = tokens[keyword - 1] if tokens[keyword - 1].upper == "WITH" else tokens[keyword]
+            edits.append(_Edit(start.start, tokens[keyword].end, "TBLPROPERTIES"))
         for entry in _entries(tokens, keyword):
             edits += _property_edits(text, entry)
     return _apply(text, edits)

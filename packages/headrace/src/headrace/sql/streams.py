@@ -23,6 +23,21 @@ _MODE = "TABLE_STREAM_MODE"
 _INITIAL = "SHOW_INITIAL_ROWS"
 
 
+def refuse_bare_stream(cursor: Cursor) -> None:
+    """`CREATE STREAM s …`, as other systems have it."""
+    verb = cursor.token().upper
+    ahead = 3 if cursor.sees(verb, "OR", "REPLACE") else 1
+    word, following = cursor.token(ahead).upper, cursor.token(ahead + 1)
+    plural = verb == "SHOW" and word == "STREAMS"
+    if plural or (verb in ("CREATE", "ALTER", "DROP", "DESC", "DESCRIBE") and word == "STREAM" and following.is_name):
+        shown = f"{verb} TABLE {word}"
+        raise SyntaxFault(
+            f"Syntax error: expected TABLE, found '{cursor.token(ahead).text}'.",
+            hint=f"Streams are table streams here: write {shown} …",
+            position=cursor.position(cursor.token(ahead)),
+        )
+
+
 def is_about_stream(cursor: Cursor) -> bool:
     """Tells `CREATE TABLE STREAM s ON …` from `CREATE TABLE stream (…)`: a table may be called stream."""
     verb = cursor.token().upper

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,7 +36,8 @@ DECIDE_MEANING = (
 
 @dataclass
 class Context:
-    """One open lake."""
+    """One session of an open lake. Sessions share all but Spark's session, which holds the current schema, settings
+    and temporary views."""
 
     spark: SparkSession
     store: Store
@@ -51,6 +53,14 @@ class Context:
     def __post_init__(self) -> None:
         traces = self.settings.path / "streams"
         self.streams = Streams(self.spark, self.store, self.logs, self.home, self.clock, traces)
+
+    def new_session(self) -> Context:
+        """Another session of the same lake, in the same schema. Refreshes of all sessions run in the lake's own."""
+        other = copy.copy(self)
+        other.spark = self.spark.newSession()
+        other.spark.catalog.setCurrentDatabase(self.spark.catalog.currentDatabase())
+        other.streams = self.streams.in_session(other.spark)
+        return other
 
     @contextmanager
     def own_meaning(self) -> Iterator[None]:

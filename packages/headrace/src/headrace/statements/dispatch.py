@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
+from urllib.parse import unquote
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -44,11 +46,12 @@ from headrace.statements import (
     vacuuming,
 )
 from headrace.statements.context import Context
+from headrace.storage.delta import local_path
 from headrace.storage.errors import short_message
 from headrace.streams.settling import Target
 
 _MOVES_STREAMS = ("INSERT", "MERGE", "UPDATE", "DELETE", "CREATE TABLE", "REPLACE TABLE")
-_QUERIES = ("SELECT", "TABLE", "VALUES", "MAP", "REDUCE", "(")
+QUERIES = ("SELECT", "TABLE", "VALUES", "MAP", "REDUCE", "(")
 _WRITES_ROWS = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY")
 
 
@@ -82,7 +85,7 @@ def as_query_failure(error: PySparkException | Py4JJavaError, text: str) -> Head
     if isinstance(error, ParseException):
         return SyntaxFault(message, position=position)
     if name == "TABLE_OR_VIEW_NOT_FOUND":
-        return NotFound(message, hint="SHOW TABLES lists what there is.", position=position)
+        return NotFound(message, hint="SHOW TABLES and SHOW TABLE STREAMS list what there is.", position=position)
     if name in ("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS"):
         return AlreadyExists(message, position=position)
     kind = f" [{name}]" if name else ""
@@ -98,7 +101,7 @@ def _position(error: PySparkException, message: str, text: str) -> Position | No
         try:
             contexts = error.getQueryContext()
             start = contexts[0].startIndex() if contexts else -1
-        except (AttributeError, IndexError, Py4JError):
+        except (AttributeError, IndexError, Py4JError, PySparkException):  # A DataFrame has no text.
             return None
         if 0 <= start < len(text):
             line = text.count("\n", 0, start) + 1
@@ -210,6 +213,9 @@ def _spark_name(context: Context, parts: tuple[str, ...], name: TableName) -> st
 def _restore(context: Context, statement: sql.RestoreTable) -> Result:
     name = context.resolve(statement.name)
     table = context.store.table(name)
+    stream = context.store.streams.named(name)
+    if stream is not None:
+        raise streaming.refuse(stream, "RESTORE")
     if table is None and not context.exists(name):
         raise NotFound(f"There is no table {name}.", hint="SHOW TABLES lists them.")
     place = f"delta.{quote(table.storage_path)}" if table is not None else name.spark(context.home)
@@ -220,11 +226,11 @@ def _restore(context: Context, statement: sql.RestoreTable) -> Result:
     )
     path = table.storage_path if table is not None else _delta_path(context, name)
     before = None if path is None else _restored_version(context, path, statement)
+    undone = [] if path is None or before is None else streaming.undone_readings(context, path, before)
     result = from_frame(context.spark.sql(f"RESTORE TABLE {place} TO {when}"), context.settings.timezone)
     if table is not None:
         context.logs.forget(table.storage_path)
         storing.set_storage_properties(context, table)
-    undone = [] if path is None or before is None else streaming.undone_readings(context, path, before)
     return done(" ".join([f"Table {name} restored to version {before}.", *undone])) if undone else result
 
 
@@ -284,7 +290,7 @@ def _spark_rows(context: Context, statement: sql.SparkStatement, text: str) -> R
         return _shown(context, context.spark.sql(text))
     if statement.verb in _MOVES_STREAMS:
         return _shown(context, context.streams.run(text, tuple(_targets(context, statement))))
-    if statement.verb not in _QUERIES:
+    if statement.verb not in QUERIES:
         context.streams.refresh_named(text)
         return _shown(context, context.spark.sql(text))
     rows = context.streams.frame(text)
@@ -301,14 +307,15 @@ def _targets(context: Context, statement: sql.SparkStatement) -> Iterator[Target
     for target in statement.writes:
         parts = target.parts
         if len(parts) == 2 and parts[0].lower() == "delta":
-            yield Target(parts[1], path=parts[1])
+            yield Target(parts[1], path=os.path.normpath(unquote(local_path(parts[1]))))
         elif len(parts) == 3 and parts[0].lower() == "spark_catalog":
             yield Target(".".join(parts), parts[1].lower(), parts[2].lower(), may_be_new=creates)
         elif len(parts) == 1 and not creates and context.is_temporary(parts[0]):
             yield Target(f"the temporary view {parts[0]}")
         else:
             name = context.resolve(parts)
-            yield Target(str(name), name.database(context.home), name.table, may_be_new=creates)
+            keeps = statement.verb == "CREATE TABLE"
+            yield Target(str(name), name.database(context.home), name.table, may_be_new=creates, kept_if_there=keeps)
 
 
 def _refuse_in_view(parts: tuple[str, ...]) -> bool:
@@ -368,7 +375,7 @@ def _refuse_writes(context: Context, statement: sql.SparkStatement) -> None:
         verb = statement.verb.split()[0]
         stream = context.stream(target.parts)
         if stream is not None:
-            raise streaming.refuse(stream, statement.verb)
+            raise streaming.refuse(stream, statement.verb, target.position)
         table = context.dynamic(target.parts)
         if table is None:
             continue

@@ -8,10 +8,12 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from headrace.catalog.records import StreamRange, TableStream
-from headrace.errors import AlreadyExists, HeadraceError, NotAllowed, NotFound, StaleStream, UserError
-from headrace.names import TableName
+from headrace.errors import AlreadyExists, HeadraceError, NotAllowed, NotFound, Position, StaleStream, UserError
+from headrace.names import TableName, quote_text
 from headrace.plan.types import comparable
 from headrace.result import Result, done, from_rows
 from headrace.sql import statements as sql
@@ -57,8 +59,8 @@ def create(context: Context, statement: sql.CreateStream) -> Result:
         context.streams.traces.remove(stream.id)
         raise
     after = f"{stream.source} after version {stream.offset}"
-    rows = " and its rows there are now" if stream.initial else ""
-    return done(f"Table stream {name} {'replaced' if present else 'created'}: it reads the changes of {after}{rows}.")
+    first = f"it begins with the rows of {stream.source} at version {stream.offset}, then" if stream.initial else "it"
+    return done(f"Table stream {name} {'replaced' if present else 'created'}: {first} reads the changes of {after}.")
 
 
 def _new(context: Context, statement: sql.CreateStream, name: TableName) -> TableStream:
@@ -71,12 +73,15 @@ def _new(context: Context, statement: sql.CreateStream, name: TableName) -> Tabl
         )
     is_stream = context.store.streams.named(table) is not None
     located = None if is_stream else context.locate(table.database(context.home), table.table)
-    if located is None:
-        known = context.exists(table)
-        raise NotFound(
-            f"{table} is no Delta table: it has no changes to read." if known else f"There is no table {table}.",
-            hint="SHOW TABLES lists what there is.",
+    if is_stream:
+        raise NotAllowed(f"{table} is itself a table stream.", hint="Make the new one on the table that it reads.")
+    if located is None and context.exists(table):
+        raise NotAllowed(
+            f"{table} is a view, or no Delta table: it has no changes of its own.",
+            hint="Make the stream on a Delta table or a dynamic table, or turn the view into a dynamic table.",
         )
+    if located is None:
+        raise NotFound(f"There is no table {table}.", hint="SHOW TABLES lists what there is.")
     path = located.source.path
     snapshot = context.logs.snapshot(path)
     _refuse_columns(snapshot, [column.name for column in located.source.columns], table)
@@ -136,6 +141,8 @@ def version_at(context: Context, path: str, expression: str) -> int:
         raise UserError(
             f"{expression} is no timestamp.", hint="Write, for example, TIMESTAMP AS OF '2026-01-31 12:00:00'."
         )
+    if moment > context.clock().timestamp() * 1000:
+        raise UserError(f"{expression} is in the future.", hint="Choose a moment that has passed, or a version.")
     commits = context.logs.history(path)
     found = next((commit.version for commit in commits if commit.timestamp <= moment), None)
     if found is None:
@@ -149,6 +156,11 @@ def version_at(context: Context, path: str, expression: str) -> int:
 def _require_readable(context: Context, path: str, table: TableName, offset: int, newest: int) -> None:
     if offset > newest:
         raise UserError(f"{table} has no version {offset}; its newest is {newest}.", hint="DESC HISTORY lists them.")
+    if offset < newest and not context.logs.tracked_at(path, offset + 1):
+        raise NotAllowed(
+            f"{table} did not track its changes after version {offset}.",
+            hint="Start at a version from which it did; DESC HISTORY shows when change tracking was set.",
+        )
     if context.logs.commits(path, offset, newest) is None:
         raise StaleStream(
             f"The log of {table} no longer has all versions after {offset}.", hint="DESC HISTORY lists those it has."
@@ -232,7 +244,7 @@ def show(context: Context, statement: sql.ShowStreams) -> Result:
         fresh, after = _freshness(context, stream)
         try:
             has = fresh and has_data(context, stream)
-        except HeadraceError:
+        except (HeadraceError, PySparkException, Py4JJavaError):
             fresh, has = False, False
         rows.append(
             (
@@ -297,10 +309,12 @@ def has_data(context: Context, stream: TableStream) -> bool:
 
 
 def undone_readings(context: Context, path: str, version: int) -> list[str]:
-    """Sentences about the changes that a RESTORE to this version took out of a table that streams were read into."""
+    """Sentences about the changes that a RESTORE to this version takes out of a table that streams were read into."""
     found: dict[str, StreamRange] = {}
+    kept = _lineage(context, path, version)
+    lost = _lineage(context, path, context.logs.snapshot(path).version) - kept
     for reading in context.store.streams.into(path):
-        if reading.target_version is not None and reading.target_version > version:
+        if reading.target_version in lost:
             for part in reading.ranges:
                 found.setdefault(part.stream_id, part)
     sentences = []
@@ -320,11 +334,34 @@ def undone_readings(context: Context, path: str, version: int) -> list[str]:
     return sentences
 
 
-def refuse(stream: TableStream, verb: str) -> NotAllowed:
+def _lineage(context: Context, path: str, version: int) -> set[int]:
+    """The versions whose writes a version's rows come from: what was restored away in between is not among them."""
+    restored = {commit.version: commit.restored for commit in context.logs.history(path) if commit.restored is not None}
+    found: set[int] = set()
+    while version >= 0:
+        found.add(version)
+        back = restored.get(version)
+        if isinstance(back, str):
+            back = version_at(context, path, quote_text(back))
+        version = version - 1 if back is None else back
+    return found
+
+
+def refuse(stream: TableStream, verb: str, position: Position | None = None) -> NotAllowed:
     """A statement that treats a stream as a table or view."""
+    first = verb.split()[0]
+    if first in ("CREATE", "REPLACE"):
+        return NotAllowed(
+            f"The name {stream.table_name} is taken by a table stream.", hint="Choose another name.", position=position
+        )
+    if first == "DROP":
+        hint = f"Write DROP TABLE STREAM {stream.table_name}."
+    elif first == "ALTER":
+        hint = "ALTER TABLE STREAM can set its offset and its comment; CREATE OR REPLACE TABLE STREAM makes it anew."
+    else:
+        hint = f"It has no rows of its own; the table that it reads is {stream.source}."
     return NotAllowed(
-        f"{stream.table_name} is a table stream; {verb} does not apply to it.",
-        hint="Use ALTER TABLE STREAM, CREATE OR REPLACE TABLE STREAM or DROP TABLE STREAM.",
+        f"{stream.table_name} is a table stream; {verb} does not apply to it.", hint=hint, position=position
     )
 
 

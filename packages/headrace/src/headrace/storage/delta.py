@@ -87,11 +87,14 @@ class Commit:
 
     version: int
     timestamp: int
+    """In milliseconds, as Delta's time travel and change feed have it."""
     operation: str
     changes: ChangeKind
     rows: int | None
     """Rows that the commit touched, as far as its metrics tell."""
     user_metadata: str | None
+    restored: int | str | None = None
+    """Of a RESTORE, the version, or else the time, that it went back to."""
 
 
 def _typed(field: dict[str, Any]) -> str:
@@ -142,14 +145,14 @@ class DeltaLogs:
         with self._lock:
             table = self._newest(path)
             entries = table.history(table.version() - after)
-        found = [_commit(entry) for entry in entries if after < int(entry["version"]) <= upto]
+        found = [_commit(path, entry) for entry in entries if after < int(entry["version"]) <= upto]
         found.sort(key=lambda commit: commit.version)
         return found if [commit.version for commit in found] == list(range(after + 1, upto + 1)) else None
 
     def history(self, path: str, limit: int | None = None) -> list[Commit]:
         """The commits that the log still has, newest first."""
         with self._lock:
-            return [_commit(entry) for entry in self._newest(path).history(limit)]
+            return [_commit(path, entry) for entry in self._newest(path).history(limit)]
 
     def recent(self, path: str) -> list[Commit]:
         """The newest few commits, newest first: nearly always enough, and kept for the next look."""
@@ -157,7 +160,7 @@ class DeltaLogs:
             table = self._newest(path)
             kept = self._recent.get(path)
             if kept is None or kept[0] is not table or kept[1] != table.version():
-                kept = (table, table.version(), [_commit(entry) for entry in table.history(_RECENT)])
+                kept = (table, table.version(), [_commit(path, entry) for entry in table.history(_RECENT)])
                 self._recent[path] = kept
             return kept[2]
 
@@ -199,6 +202,18 @@ class DeltaLogs:
                 found = int(records), int(sum(actions.column("size_bytes").to_pylist()))
             self._statistics[path] = (table, table.version(), found)
             return found
+
+    def columns_at(self, path: str, version: int) -> tuple[str, ...]:
+        """The names of the columns that a version had."""
+        with self._lock:
+            schema = json.loads(self._at(path, version).schema().to_json())
+        return tuple(str(field["name"]) for field in schema["fields"])
+
+    def tracked_at(self, path: str, version: int) -> bool:
+        """Whether changes were tracked at a version."""
+        with self._lock:
+            configuration = dict(self._at(path, version).metadata().configuration)
+        return str(configuration.get("delta.enableChangeDataFeed", "")).lower() == "true"
 
     def plain_files(self, path: str, version: int) -> PlainFiles | None:
         """The data files of a version, when reading them needs nothing but a Parquet reader: few of them, on this
@@ -342,16 +357,34 @@ def local_path(path: str) -> str:
     return path
 
 
-def _commit(entry: dict[str, Any]) -> Commit:
+def _committed_at(path: str, entry: dict[str, Any]) -> int:
+    """Delta goes by the time of the commit's file, which is a little later than what is written in it, unless the
+    table has the time in its commits."""
+    if "inCommitTimestamp" in entry:
+        return int(entry["inCommitTimestamp"])
+    mark = _commit_mark(path, int(entry["version"]))
+    return int(entry.get("timestamp") or 0) if mark is None else mark[1] // 1_000_000
+
+
+def _commit(path: str, entry: dict[str, Any]) -> Commit:
     metrics = {str(k): v for k, v in (entry.get("operationMetrics") or {}).items()}
     return Commit(
         version=int(entry["version"]),
-        timestamp=int(entry.get("timestamp") or 0),
+        timestamp=_committed_at(path, entry),
         operation=str(entry.get("operation")),
         changes=_kind(str(entry.get("operation")), entry.get("operationParameters") or {}, metrics),
         rows=_rows(metrics),
         user_metadata=entry.get("userMetadata"),
+        restored=_restored(entry),
     )
+
+
+def _restored(entry: dict[str, Any]) -> int | str | None:
+    if entry.get("operation") != "RESTORE":
+        return None
+    parameters = entry.get("operationParameters") or {}
+    version = parameters.get("version")
+    return int(version) if version not in (None, "", "null") else str(parameters.get("timestamp"))
 
 
 def _kind(operation: str, parameters: dict[str, Any], metrics: dict[str, Any]) -> ChangeKind:

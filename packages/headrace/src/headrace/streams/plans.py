@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pyspark.sql import DataFrame
 
+from headrace.errors import NotAllowed
 from headrace.names import TableName
-from headrace.plan.jvm import Jvm, kind, optional
+from headrace.plan.jvm import Jvm, items, kind, optional
 
 
 def provider_of(analysed: Any) -> str:
@@ -24,7 +26,7 @@ def provider_of(analysed: Any) -> str:
 
 def plan_of(rows: DataFrame) -> str:
     """A DataFrame's resolved plan as text."""
-    return str(rows._jdf.queryExecution().analyzed().toString())
+    return _whole(str(rows._jdf.queryExecution().analyzed().toString()))
 
 
 def analysed_plan(jvm: Jvm, text: str) -> Any:
@@ -34,9 +36,22 @@ def analysed_plan(jvm: Jvm, text: str) -> Any:
 
 
 def plan_text(analysed: Any) -> str:
-    """As text, with the query of a MERGE, which is no child of its node."""
-    text = str(analysed.toString())
-    return text + str(analysed.source().toString()) if "Merge" in kind(analysed) else text
+    """As text, with the query of a MERGE, which is no child of its node, and the subqueries of an UPDATE, which are
+    not printed with it."""
+    parts = [analysed, *items(analysed.subqueriesAll())]
+    if "Merge" in kind(analysed):
+        parts += [analysed.source(), *items(analysed.source().subqueriesAll())]
+    return "\n".join(_whole(str(part.toString())) for part in parts)
+
+
+def _whole(text: str) -> str:
+    """The text of a plan, which Spark cuts off where a setting says so: then nobody could tell what it reads."""
+    if re.search(r"(\.\.\. \d+ more characters|Truncated plan of \d+ characters)\s*$", text):
+        raise NotAllowed(
+            "Spark has cut off the text of this statement's plan: it cannot be told which table streams it reads.",
+            hint="RESET spark.sql.maxPlanStringLength, then run it again.",
+        )
+    return text
 
 
 class ViewRecord:

@@ -10,6 +10,11 @@ from headrace.errors import NotFound, StaleStream
 from headrace.ivm.layout import layout_of
 from headrace.storage.delta import Commit, DeltaLogs
 
+_RESHAPING = (
+    "ADD COLUMNS", "CHANGE COLUMN", "RENAME COLUMN", "DROP COLUMNS", "REPLACE COLUMNS", "SET TBLPROPERTIES",
+    "UNSET TBLPROPERTIES", "UPGRADE PROTOCOL", "RESTORE", "CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Waiting:
@@ -25,6 +30,10 @@ class Waiting:
     """When the version at the offset was committed, in milliseconds; only known while initial rows are waiting."""
     hides_groups: bool = False
     is_dynamic: bool = False
+    reshaped: bool = False
+    """Whether the table's columns or properties changed in the range: what is there then cannot always be read."""
+    first_columns: tuple[str, ...] = ()
+    """Those that the initial rows have."""
 
     @property
     def changed(self) -> bool:
@@ -34,7 +43,9 @@ class Waiting:
     def surely_has_data(self) -> bool:
         """Only inserts into a plain table tell by themselves; a MERGE or an INSERT OVERWRITE may have changed nothing,
         and what is appended to a dynamic table's storage may be a row that goes."""
-        return not self.is_dynamic and any(commit.changes == "append" and commit.rows for commit in self.commits)
+        if self.is_dynamic or self.reshaped:
+            return False
+        return any(commit.changes == "append" and commit.rows for commit in self.commits)
 
 
 def waiting(logs: DeltaLogs, stream: TableStream, dynamic: DynamicTable | None) -> Waiting:
@@ -44,7 +55,7 @@ def waiting(logs: DeltaLogs, stream: TableStream, dynamic: DynamicTable | None) 
     try:
         now = logs.snapshot(stream.source_path)
     except NotFound:
-        gone = f"the table {stream.source} was dropped"
+        gone = f"the table {stream.source} was dropped or renamed"
         raise stale(stream, gone, f"When there is a table {stream.source} again, create the stream again:") from None
     if stream.is_dynamic and (dynamic is None or dynamic.storage_path != stream.source_path):
         if dynamic is not None:
@@ -70,12 +81,16 @@ def waiting(logs: DeltaLogs, stream: TableStream, dynamic: DynamicTable | None) 
         columns = tuple(column.name for column in dynamic.query.columns)
         hides_groups = layout_of(dynamic.query).hides_groups
     began = 0
+    first_columns: tuple[str, ...] = columns
     if stream.initial:
+        if dynamic is None:
+            first_columns = logs.columns_at(stream.source_path, stream.offset)
         first = logs.commits(stream.source_path, stream.offset - 1, stream.offset)
         began = first[0].timestamp if first else 0
     part = StreamRange(stream_id=stream.id, after=stream.offset, upto=now.version, initial=stream.initial)
     changing = tuple(commit for commit in commits if commit.changes != "none")
-    return Waiting(part, columns, shape, changing, began, hides_groups, stream.is_dynamic)
+    reshaped = any(commit.operation in _RESHAPING for commit in commits)
+    return Waiting(part, columns, shape, changing, began, hides_groups, stream.is_dynamic, reshaped, first_columns)
 
 
 def stale(stream: TableStream, why: str, first: str = "Create it again:") -> StaleStream:

@@ -11,6 +11,7 @@ and one for the texts of the views, held during analysis only.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,8 +29,9 @@ from headrace import failpoints
 from headrace.catalog.records import StreamRange, TableStream
 from headrace.catalog.store import Store
 from headrace.errors import NotAllowed, NotFound, StaleStream
+from headrace.interrupts import interrupts_deferred
 from headrace.plan.jvm import Jvm
-from headrace.sql.tokens import scan
+from headrace.sql.tokens import Kind, scan
 from headrace.storage.delta import DeltaLogs
 from headrace.storage.errors import short_message
 from headrace.streams.plans import ViewRecord, analysed_plan, plan_of, plan_text, provider_of
@@ -39,8 +41,13 @@ from headrace.streams.traces import Traces
 from headrace.streams.view import ranges_in, view_text
 
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_SKIPS_WRITES = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
+_OPTIONS = ("usermetadata", "txnappid", "txnversion")
+"""Options of a write that take the place of our mark, or let Delta skip it."""
 _GONE = ("FileNotFoundException", "FILE_NOT_EXIST", "does not exist", "DELTA_CHANGE_DATA_FILE_NOT_FOUND")
 _UNREADABLE = ("DELTA_MISSING_CHANGE_DATA", "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE", "change data feed was not enabled")
+
+_LOOK_SECONDS = 0.2
 
 Outcome = TypeVar("Outcome")
 
@@ -87,6 +94,12 @@ class Streams:
         self._guard = threading.Lock()
         self._locks: dict[str, threading.RLock] = {}
         self._shown: dict[str, Shown] = {}
+
+    def in_session(self, spark: SparkSession) -> Streams:
+        """The same streams, for the statements of another session."""
+        other = copy.copy(self)
+        other._spark = spark
+        return other
 
     # ---- looking
 
@@ -183,8 +196,9 @@ class Streams:
         """Let the stream's view show what stands to be read now, and tell what that is."""
         found = self.waiting(stream)
         text = view_text(
-            stream, found.columns, found.part, changed=found.changed, began=found.began, hides_groups=found.hides_groups
-        )
+            stream, found.columns, found.part, changed=found.changed, began=found.began,
+            hides_groups=found.hides_groups, first_columns=found.first_columns,
+        )  # fmt: skip
         known = self._shown.get(stream.id)
         if known is None or known.shape != found.shape:
             self._spark.sql(f"CREATE OR REPLACE VIEW {stream.table_name.spark(self._home)} AS {text}")
@@ -216,12 +230,15 @@ class Streams:
 
         def prepare() -> Prepared:
             analysed = analysed_plan(jvm, text)
+            plan = plan_text(analysed)
+            if ranges_in(plan):
+                refuse_options(token.value for token in scan(text) if token.kind is Kind.STRING or token.is_name)
 
             def execute(mark: str | None) -> DataFrame:
                 session = self._spark if mark is None else self._own_session()
                 return self._in_session(session, analysed, mark)
 
-            return Prepared(plan_text(analysed), execute, provider_of(analysed))
+            return Prepared(plan, execute, provider_of(analysed))
 
         found: DataFrame = self.consume(lambda: self._named_in(text), prepare, targets)
         return found
@@ -242,6 +259,8 @@ class Streams:
         if mark is not None:
             own = str(session.conf.get(_METADATA, "") or "")
             session.conf.set(_METADATA, f"{own} {mark}".strip())
+            for key in _SKIPS_WRITES:
+                session.conf.unset(key)
         jvm = Jvm(session)
         return DataFrame(jvm.root.org.apache.spark.sql.classic.Dataset.ofRows(jvm.session, analysed), session)
 
@@ -318,7 +337,8 @@ class Streams:
         return outcome
 
     def _to_its_end(self, work: Callable[[], Outcome]) -> Outcome:
-        """Whoever interrupts a statement waits until it has ended in the JVM: before that, nobody can say how."""
+        """Whoever interrupts a statement, once or often, waits until it has ended in the JVM: before that, nobody can
+        say how."""
         found: list[Outcome] = []
         failed: list[BaseException] = []
 
@@ -329,13 +349,14 @@ class Streams:
                 failed.append(error)
 
         worker = InheritableThread(target=run)
-        worker.start()
-        try:
-            worker.join()
-        except BaseException:
-            self._spark.sparkContext.cancelAllJobs()
-            worker.join()
-            raise
+        with interrupts_deferred() as interrupted:
+            worker.start()
+            while worker.is_alive():
+                worker.join(_LOOK_SECONDS)
+                if interrupted.is_set():
+                    self._spark.sparkContext.cancelAllJobs()
+        if interrupted.is_set():
+            raise KeyboardInterrupt
         if failed:
             raise failed[0]
         return found[0]
@@ -378,9 +399,22 @@ class Streams:
             if stream is None:
                 continue
             if any(word in text for word in _UNREADABLE):
-                raise stale(stream, f"{stream.source} was changed in a way that its change feed cannot tell") from error
+                why = f"{stream.source} was changed in a way that its change feed cannot tell"
+                if "INCOMPATIBLE" in text:
+                    why = f"a column of {stream.source} was renamed, dropped or given another type while it had changes"
+                raise stale(stream, why) from error
             if any(word in text for word in _GONE) and stream.source_path in text:
                 raise stale(stream, f"files with changes of {stream.source} were removed") from error
+
+
+def refuse_options(keys: Iterable[str]) -> None:
+    """Of a write that reads a table stream: its commit must be made, and carry our mark."""
+    for key in keys:
+        if key.lower() in _OPTIONS:
+            raise NotAllowed(
+                f"{key} cannot be given for a write that reads a table stream: the stream moves by its commit.",
+                hint="Leave the option out.",
+            )
 
 
 def _refuse_two_ranges(found: Iterable[StreamRange]) -> None:

@@ -30,6 +30,8 @@ class Target:
     path: str | None = None
     may_be_new: bool = False
     """Whether the statement creates the table when there is none."""
+    kept_if_there: bool = False
+    """Whether it leaves a table alone that is there already, as CREATE TABLE IF NOT EXISTS does."""
 
 
 class Readings:
@@ -65,9 +67,13 @@ class Readings:
 
     def finish(self, reading: Reading, target: Target) -> None:
         """The statement has ended well. One that had nothing to write made no commit; it has read its changes all the
-        same."""
+        same. Only one that would have created a table, and found it there, did nothing."""
         path = reading.target_path or self.path_of(target)
-        self._finish(reading, path, None if path is None else self._commit_of(path, reading))
+        written = None if path is None else self._commit_of(path, reading)
+        if written is None and target.kept_if_there and reading.target_path is not None:
+            self._forget(reading)
+        else:
+            self._finish(reading, path, written)
 
     def deliver(self, ranges: tuple[StreamRange, ...]) -> None:
         """A program has taken the rows."""
@@ -101,9 +107,12 @@ class Readings:
         if path is not None and written is not None:
             self._finish(reading, path, written)
             return True
+        self._forget(reading)
+        return False
+
+    def _forget(self, reading: Reading) -> None:
         self._store.streams.forget(reading.id)
         self._not_ended.discard(reading.id)
-        return False
 
     def _finish(self, reading: Reading, path: str | None, written: int | None) -> None:
         ended = reading.model_copy(update={"target_path": path, "target_version": written})

@@ -41,16 +41,19 @@ def view_text(
     changed: bool,
     began: int = 0,
     hides_groups: bool = False,
+    first_columns: tuple[str, ...] | None = None,
 ) -> str:
     """The view's query. `changed` tells whether any row changed in the range, `began` when the offset's version was
-    committed, in milliseconds."""
+    committed, in milliseconds; `first_columns` are those that the initial rows have."""
     names = [quote(column) for column in columns]
     parts = []
     if part.initial:
-        parts.append(_initial(stream, columns, began, hides_groups))
+        had = {name.lower() for name in (columns if first_columns is None else first_columns)}
+        parts.append(_initial(stream, columns, began, hides_groups, had))
     if changed:
         parts.append(_dynamic(stream, names, part, hides_groups) if stream.is_dynamic else _table(stream, names, part))
-    if not parts:
+    if not changed:
+        # No rows, but the types of all columns.
         parts.append(
             f"SELECT '' AS {CHANGE_TYPE}, 0L AS {COMMIT_VERSION}, TIMESTAMP '1970-01-01' AS {COMMIT_TIMESTAMP}, "
             f"{', '.join(names)} FROM delta.{quote(stream.source_path)} WHERE false"
@@ -90,13 +93,14 @@ def _dynamic(stream: TableStream, names: list[str], part: StreamRange, hides_gro
     )
 
 
-def _initial(stream: TableStream, columns: tuple[str, ...], began: int, hides_groups: bool) -> str:
-    """The rows that the table had when the stream began, as inserts of that version."""
+def _initial(stream: TableStream, columns: tuple[str, ...], began: int, hides_groups: bool, had: set[str]) -> str:
+    """The rows that the table had when the stream began, as inserts of that version. Later columns are NULL."""
     then = f"delta.{quote(stream.source_path)} VERSION AS OF {stream.offset}"
     rows = then
     if stream.is_dynamic:
         rows = f"({select_live(tuple(OutputColumn(name=name, type='') for name in columns), hides_groups, then)})"
     return (
         f"SELECT 'INSERT' AS {CHANGE_TYPE}, {stream.offset}L AS {COMMIT_VERSION}, "
-        f"timestamp_millis({began}L) AS {COMMIT_TIMESTAMP}, {', '.join(map(quote, columns))} FROM {rows}"
+        f"timestamp_millis({began}L) AS {COMMIT_TIMESTAMP}, "
+        f"{', '.join(quote(name) if name.lower() in had else f'NULL AS {quote(name)}' for name in columns)} FROM {rows}"
     )
