@@ -281,3 +281,17 @@ def test_distinct_and_limited_dataframes_become_dynamic_tables(session: Session)
     assert [row.id for row in session.table("last").collect()] == [3]
     for table in ("once", "last"):
         assert session.sql(f"VERIFY DYNAMIC TABLE {table}").collect()[0][1] == "EQUAL"
+
+
+def test_a_refresh_means_the_same_whatever_the_lake_has_set(session: Session, lake: Lake, schema: str) -> None:
+    other = Session(lake, schema=schema)
+    other.sql("CREATE TABLE moments (at TIMESTAMP)").collect()
+    other.sql("CREATE DYNAMIC TABLE days AS SELECT CAST(at AS DATE) AS day FROM moments").collect()
+    other.sql("INSERT INTO moments VALUES (TIMESTAMP '2026-01-01 23:00:00Z')").collect()
+    lake.sql("SET spark.sql.session.timeZone = Asia/Tokyo")
+    try:
+        other.sql("REFRESH DYNAMIC TABLE days").collect()
+    finally:
+        lake.sql("RESET spark.sql.session.timeZone")
+    assert [str(row.day) for row in other.table("days").collect()] == ["2026-01-01"]
+    assert other.sql("VERIFY DYNAMIC TABLE days").collect()[0][1] == "EQUAL"

@@ -351,6 +351,9 @@ def test_a_table_that_is_there_is_left_alone_and_so_is_the_stream(orders: Lake) 
     orders.sql("CREATE TABLE IF NOT EXISTS target AS SELECT __change_type, id, name FROM s")
     assert taken(orders) == []
     assert orders.sql(ALL).rows == CHANGES
+    database = orders.spark.catalog.currentDatabase()
+    orders.sql(f"CREATE TABLE IF NOT EXISTS spark_catalog.{database}.target AS SELECT __change_type, id, name FROM s")
+    assert orders.sql(ALL).rows == CHANGES
     assert orders._context.store.streams.unfinished() == []
     orders.sql("CREATE TABLE IF NOT EXISTS another AS SELECT __change_type, id, name FROM s")
     assert orders.sql(ALL).rows == []
@@ -450,3 +453,11 @@ def test_restores_in_a_row_say_what_they_take(orders: Lake) -> None:
     assert len(taken(orders)) == 4
     assert "SET OFFSET" in str(orders.sql("RESTORE TABLE target TO VERSION AS OF 2").rows[0][0])
     assert taken(orders) == []
+
+
+def test_initial_rows_of_a_renamed_column_are_stale_not_null(orders: Lake) -> None:
+    orders.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    orders.sql("CREATE TABLE STREAM i ON TABLE t WITH PROPERTIES ('SHOW_INITIAL_ROWS' = 'TRUE')")
+    orders.sql("ALTER TABLE t RENAME COLUMN name TO title")
+    with pytest.raises(StaleStream, match="renamed"):
+        orders.sql("SELECT * FROM i")

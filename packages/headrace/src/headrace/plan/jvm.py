@@ -66,6 +66,12 @@ class Jvm:
         return self.root.PythonUtils.toSeq(array)
 
 
+def cloned(spark: SparkSession) -> SparkSession:
+    """Another session with the same settings, current schema, temporary views and functions as this one has now."""
+    session: Any = spark._jsparkSession  # type: ignore[attr-defined,unused-ignore]
+    return SparkSession(spark.sparkContext, session.cloneSession())
+
+
 @lru_cache(maxsize=256)
 def _tree_pattern(root: Any, name: str) -> Any:
     return getattr(_scala_object(root, f"{CATALYST}.trees.TreePattern"), name)()

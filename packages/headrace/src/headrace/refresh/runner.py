@@ -73,7 +73,7 @@ class Runner:
         off: frozenset[str] = frozenset(),
     ) -> None:
         self.off = off
-        self._spark = spark
+        self.spark = spark
         self._store = store
         self._logs = logs
         self._owner = owner
@@ -190,7 +190,7 @@ class Runner:
         )
         self._store.write_intent(intent, fencing)
         failpoints.reach("after-intent")
-        meter = Meter(self._spark, record.job_id)
+        meter = Meter(self.spark, record.job_id)
         began = time.monotonic()
         with meter:
             if kept is None:
@@ -202,7 +202,7 @@ class Runner:
         if table.stale_reason is not None:
             self._reloaded(table)
         inputs = inputs_of(self._logs, look.facts, decision.ranges)
-        scans = scans_of(self._spark, meter.jobs())
+        scans = scans_of(self.spark, meter.jobs())
         inputs = with_reads(inputs, [source.path for source in look.frontier.sources], scans)
         state_rows, state_bytes = self._logs.statistics(table.storage_path)
         guess = decision.estimate
@@ -242,7 +242,7 @@ class Runner:
         note = old.stored.note
         if old.decision.mode == "FULL" or note is None:
             return look, None
-        rows = compute.taken_over(self._spark, self._logs, before, table, old.stored, old.stored.sequence + 1)
+        rows = compute.taken_over(self.spark, self._logs, before, table, old.stored, old.stored.sequence + 1)
         if rows is None:
             return look, None
         sources = tuple(
@@ -299,9 +299,9 @@ class Runner:
         assert table.query.plan is not None
         ranges = tuple(self._readable(source) for source in look.decision.ranges)
         dates = (note.frontier.date, look.frontier.date)
-        states = StateTables(self._spark, self._logs, table, self._progress)
+        states = StateTables(self.spark, self._logs, table, self._progress)
         kept = states.kept(note.frontier, self.off)
-        stages = compute.stages_of(self._spark, self._logs, ranges, table.query.plan, dates, self.off, kept)
+        stages = compute.stages_of(self.spark, self._logs, ranges, table.query.plan, dates, self.off, kept)
         empty = replace(
             note,
             sequence=sequence,
@@ -332,7 +332,7 @@ class Runner:
     def _append_changes(self, table: DynamicTable, stored: Stored, stages: Stages, empty: CommitNote) -> CommitNote:
         """Compute the changes and append them; `empty` is the note of a refresh that changes no row."""
         self._progress.tell(f"{table.table_name}: reading changes")
-        found = compute.changes_of(self._spark, self._logs, table, stored, stages, empty.sequence)
+        found = compute.changes_of(self.spark, self._logs, table, stored, stages, empty.sequence)
         if found is None:
             self._append_local(table, None, empty)
             return empty
@@ -355,7 +355,7 @@ class Runner:
         assert look.frontier is not None
         layout = layout_of(table.query)
         versions = {s.path: self._logs.readable(s.path, s.version) for s in look.frontier.sources}
-        whole = compute.whole(self._spark, self._logs, table.query, versions, look.frontier.date, layout, sequence)
+        whole = compute.whole(self.spark, self._logs, table.query, versions, look.frontier.date, layout, sequence)
         return self._overwrite(table, look, whole, job_id, "FULL", reason)
 
     def _overwrite(
@@ -403,7 +403,7 @@ class Runner:
     def _append_local(self, table: DynamicTable, rows: pa.Table | None, note: CommitNote) -> None:
         columns = layout_of(table.query).columns
         if not self._commits_itself(table):
-            self._write(self._spark.createDataFrame([], schema_text(columns)), table, note, "append")
+            self._write(self.spark.createDataFrame([], schema_text(columns)), table, note, "append")
             return
         self._logs.append(table.storage_path, for_delta(rows, columns), app_id(table), note.sequence, note.text())
 
@@ -428,7 +428,7 @@ class Runner:
         """What is better done after a refresh than in it: fold the storage when the policy says so, and look after the
         state tables. Gives the reason for a fold, None when there was none."""
         fold_due, wanted = fold_is_due(self._logs, table), self._wanted_states.pop(table.id, [])
-        states = StateTables(self._spark, self._logs, table, self._progress)
+        states = StateTables(self.spark, self._logs, table, self._progress)
         if not fold_due and not wanted and not states.need_folding():
             return None
         with held_lease(self._store, table.id, f"{self._owner}/fold", self._lease_seconds, self._clock) as fencing:
@@ -436,7 +436,7 @@ class Runner:
             try:
                 if fold_due:
                     self._progress.tell(f"{table.table_name}: folding its storage")
-                    reason = fold(self._spark, self._logs, table)
+                    reason = fold(self.spark, self._logs, table)
                 note = read_stored(self._logs, table).note
                 if note is not None:
                     states.tend(wanted, note.frontier)

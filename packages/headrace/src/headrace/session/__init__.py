@@ -13,7 +13,7 @@ import headrace
 from headrace.engine import Lake
 from headrace.errors import BadSetting
 from headrace.names import parse_parts, quote
-from headrace.session.frames import DataFrame, Moves, told
+from headrace.session.frames import DataFrame, Moves, quoted_name, told
 from headrace.sql import statements as sql
 from headrace.sql.parser import parse
 from headrace.statements import dispatch
@@ -52,7 +52,10 @@ class Builder:
             raise BadSetting("An embedded session needs a path.", hint="path: the folder of the lake, new or not.")
         lake = headrace.open(Path(str(self._values["path"])), workspace=self._values.get("workspace"))
         try:
-            return Session(lake, schema=self._values.get("schema"), vcluster=self._values.get("vcluster"))
+            schema = self._values.get("schema")
+            if schema is not None:
+                lake.sql(f"USE {quoted_name(schema)}")
+            return Session(lake, vcluster=self._values.get("vcluster"))
         except BaseException:
             lake.close()
             raise
@@ -66,19 +69,20 @@ class _BuilderForEach:
 
 
 class Session:
-    """An open connection. Use it as a context manager, or call `close()`."""
+    """An open connection. Use it as a context manager, or call `close()`. It shares the lake's current schema, settings
+    and temporary views; one made with a schema has its own."""
 
     builder = _BuilderForEach()
 
     def __init__(self, lake: Lake, *, schema: str | None = None, vcluster: str | None = None) -> None:
         self.lake = lake
-        context: Context = lake._context.new_session()
+        context: Context = lake._context if schema is None else lake._context.new_session()
         self._context = context
         if vcluster is not None and not context.store.has_vcluster(vcluster):
             known = ", ".join(context.store.vclusters())
             raise BadSetting(f"There is no virtual cluster '{vcluster}'.", hint=f"There are: {known}.")
         if schema is not None:
-            dispatch.execute(context, f"USE {'.'.join(map(quote, parse_parts(schema)))}")
+            dispatch.execute(context, f"USE {quoted_name(schema)}")
 
     def sql(self, text: str) -> DataFrame:
         """A statement. A query can be worked on like a table; any other statement runs once, at the first action."""

@@ -122,9 +122,10 @@ class DataFrame:
     def _reads_streams(self) -> bool:
         return bool(ranges_in(plan_of(self._first)))
 
-    def _reads_streams_now(self) -> bool:
-        """A view that it reads may be another one by now."""
-        return bool(self._context.store.streams.all()) and bool(ranges_in(plan_of(self._again())))
+    @property
+    def _may_read_streams(self) -> bool:
+        """A view that it reads may be another one by now: it surely reads no stream only while there is none."""
+        return bool(self._context.store.streams.all())
 
     def _again(self) -> SparkFrame:
         """Built anew, so that it shows what stands to be read now. Columns taken from a DataFrame (`df["id"]`) belong
@@ -138,7 +139,7 @@ class DataFrame:
 
     def _look(self) -> SparkFrame:
         """For actions that move nothing."""
-        return self._context.streams.present(self._again) if self._context.store.streams.all() else self._again()
+        return self._context.streams.present(self._again) if self._may_read_streams else self._again()
 
     # ---- PySpark's methods, by the rule
 
@@ -239,7 +240,7 @@ class DataFrame:
 
     def _delivered(self, take: Callable[[SparkFrame], Any]) -> Any:
         with told():
-            if not self._reads_streams_now() or self._moves is not Moves.ALWAYS:
+            if self._moves is not Moves.ALWAYS or not self._may_read_streams:
                 rows = self._look()
                 with self._context.streams.explained(rows):
                     return take(rows)
@@ -265,7 +266,7 @@ class DataFrame:
         return DataFrame(self._context, lambda: kept, Moves.NEVER)
 
     def create_or_replace_view(self, name: str) -> None:
-        dispatch.execute(self._context, f"CREATE OR REPLACE VIEW {_quoted(name)} AS {self._as_sql()}")
+        dispatch.execute(self._context, f"CREATE OR REPLACE VIEW {quoted_name(name)} AS {self._as_sql()}")
 
     def create_or_replace_dynamic_table(
         self,
@@ -286,7 +287,7 @@ class DataFrame:
             clauses.append(f"COMMENT {quote_text(comment)}")
         dispatch.execute(
             self._context,
-            f"CREATE OR REPLACE DYNAMIC TABLE {_quoted(name)} {' '.join(clauses)} AS {self._as_sql()}",
+            f"CREATE OR REPLACE DYNAMIC TABLE {quoted_name(name)} {' '.join(clauses)} AS {self._as_sql()}",
         )
 
     def _as_sql(self) -> str:
@@ -383,20 +384,22 @@ class Writer:
 
     def _write(self, write: Callable[[SparkFrame], None], targets: tuple[Target, ...]) -> None:
         rows = self._rows
-        if not rows._reads_streams_now() or rows._moves is Moves.NEVER:
+        if rows._moves is Moves.NEVER or not rows._may_read_streams:
             frame = rows._look()
             with rows._context.streams.explained(frame):
                 write(frame)
             return
 
-        refuse_options(str(key) for _, arguments, named in self._calls for key in (*arguments[:1], *named))
         provider = next(
             (str(given[0]).lower() for name, given, _ in reversed(self._calls) if name == "format"), "delta"
         )
 
         def prepare() -> Prepared:
             frame = rows._again()
-            return Prepared(plan_of(frame), lambda mark: write(rows._context.streams.marked(frame, mark)), provider)
+            plan = plan_of(frame)
+            if ranges_in(plan):
+                refuse_options(str(key) for _, arguments, named in self._calls for key in (*arguments[:1], *named))
+            return Prepared(plan, lambda mark: write(rows._context.streams.marked(frame, mark)), provider)
 
         rows._context.streams.consume(list, prepare, targets)
 
@@ -440,5 +443,5 @@ def _again_of(value: Any) -> Any:
     return value._again() if isinstance(value, DataFrame) else value
 
 
-def _quoted(name: str) -> str:
+def quoted_name(name: str) -> str:
     return ".".join(map(quote, parse_parts(name)))

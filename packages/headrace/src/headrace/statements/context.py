@@ -17,7 +17,7 @@ from headrace.errors import NotAllowed, NotFound
 from headrace.ivm.layout import layout_of
 from headrace.names import TableName, check_parts, quote, resolve, spark_database, split_database
 from headrace.plan.catalyst import Located
-from headrace.plan.jvm import Jvm
+from headrace.plan.jvm import Jvm, cloned
 from headrace.plan.query import OutputColumn, Source
 from headrace.progress import Progress
 from headrace.refresh.runner import Runner
@@ -55,27 +55,28 @@ class Context:
         self.streams = Streams(self.spark, self.store, self.logs, self.home, self.clock, traces)
 
     def new_session(self) -> Context:
-        """Another session of the same lake, in the same schema. Refreshes of all sessions run in the lake's own."""
+        """Another session of the same lake, which begins as this one is now."""
         other = copy.copy(self)
-        other.spark = self.spark.newSession()
-        other.spark.catalog.setCurrentDatabase(self.spark.catalog.currentDatabase())
+        other.spark = cloned(self.spark)
         other.streams = self.streams.in_session(other.spark)
         return other
 
     @contextmanager
     def own_meaning(self) -> Iterator[None]:
-        """Dynamic tables mean the same in every session, whatever it has SET."""
-        before: dict[str, str] = {}
-        for key, value in self.meaning.items():
-            present = str(self.spark.conf.get(key))
-            if present != value:
-                before[key] = present
-                self.spark.conf.set(key, value)
+        """Dynamic tables mean the same in every session, whatever it has SET. Queries are read in this session, and
+        refreshed in the lake's own."""
+        before: list[tuple[SparkSession, str, str]] = []
+        for session in {id(each): each for each in (self.spark, self.runner.spark)}.values():
+            for key, value in self.meaning.items():
+                present = str(session.conf.get(key))
+                if present != value:
+                    before.append((session, key, present))
+                    session.conf.set(key, value)
         try:
             yield
         finally:
-            for key, present in before.items():
-                self.spark.conf.set(key, present)
+            for session, key, present in before:
+                session.conf.set(key, present)
 
     @property
     def home(self) -> str:

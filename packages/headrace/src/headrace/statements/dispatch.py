@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
-from urllib.parse import unquote
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -304,17 +303,18 @@ def _shown(context: Context, rows: DataFrame) -> Result:
 
 def _targets(context: Context, statement: sql.SparkStatement) -> Iterator[Target]:
     creates = statement.verb in ("CREATE TABLE", "REPLACE TABLE")
+    keeps = statement.verb == "CREATE TABLE"
     for target in statement.writes:
         parts = target.parts
         if len(parts) == 2 and parts[0].lower() == "delta":
-            yield Target(parts[1], path=os.path.normpath(unquote(local_path(parts[1]))))
+            yield Target(parts[1], path=os.path.normpath(local_path(parts[1])), kept_if_there=keeps)
         elif len(parts) == 3 and parts[0].lower() == "spark_catalog":
-            yield Target(".".join(parts), parts[1].lower(), parts[2].lower(), may_be_new=creates)
+            shown, database, table = ".".join(parts), parts[1].lower(), parts[2].lower()
+            yield Target(shown, database, table, may_be_new=creates, kept_if_there=keeps)
         elif len(parts) == 1 and not creates and context.is_temporary(parts[0]):
             yield Target(f"the temporary view {parts[0]}")
         else:
             name = context.resolve(parts)
-            keeps = statement.verb == "CREATE TABLE"
             yield Target(str(name), name.database(context.home), name.table, may_be_new=creates, kept_if_there=keeps)
 
 

@@ -156,14 +156,19 @@ def version_at(context: Context, path: str, expression: str) -> int:
 def _require_readable(context: Context, path: str, table: TableName, offset: int, newest: int) -> None:
     if offset > newest:
         raise UserError(f"{table} has no version {offset}; its newest is {newest}.", hint="DESC HISTORY lists them.")
-    if offset < newest and not context.logs.tracked_at(path, offset + 1):
+    gone = StaleStream(
+        f"The log of {table} no longer has all versions after {offset}.", hint="DESC HISTORY lists those it has."
+    )
+    if context.logs.commits(path, offset, newest) is None:
+        raise gone
+    try:
+        tracked = offset == newest or context.logs.snapshot_at(path, offset + 1).tracks_changes
+    except NotFound:
+        raise gone from None
+    if not tracked:
         raise NotAllowed(
             f"{table} did not track its changes after version {offset}.",
             hint="Start at a version from which it did; DESC HISTORY shows when change tracking was set.",
-        )
-    if context.logs.commits(path, offset, newest) is None:
-        raise StaleStream(
-            f"The log of {table} no longer has all versions after {offset}.", hint="DESC HISTORY lists those it has."
         )
 
 
@@ -342,8 +347,11 @@ def _lineage(context: Context, path: str, version: int) -> set[int]:
         found.add(version)
         back = restored.get(version)
         if isinstance(back, str):
-            back = version_at(context, path, quote_text(back))
-        version = version - 1 if back is None else back
+            try:
+                back = version_at(context, path, quote_text(back))
+            except UserError:
+                back = None  # The files have other times now, as in a copied lake.
+        version = version - 1 if back is None else min(back, version - 1)
     return found
 
 

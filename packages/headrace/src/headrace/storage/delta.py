@@ -97,6 +97,13 @@ class Commit:
     """Of a RESTORE, the version, or else the time, that it went back to."""
 
 
+def _snapshot(path: str, table: DeltaTable) -> Snapshot:
+    metadata = table.metadata()
+    schema = json.loads(table.schema().to_json())
+    columns = tuple((field["name"], _typed(field)) for field in schema["fields"])
+    return Snapshot(path, table.version(), str(metadata.id), columns, dict(metadata.configuration))
+
+
 def _typed(field: dict[str, Any]) -> str:
     """A column's type; a column that was dropped and added again, or renamed, has a name of its own in the files."""
     stored_as = field.get("metadata", {}).get("delta.columnMapping.physicalName", field["name"])
@@ -122,10 +129,7 @@ class DeltaLogs:
             seen = self._snapshots.get(path)
             if seen is not None and seen[0] is table and seen[1].version == table.version():
                 return seen[1]
-            metadata = table.metadata()
-            schema = json.loads(table.schema().to_json())
-            columns = tuple((field["name"], _typed(field)) for field in schema["fields"])
-            found = Snapshot(path, table.version(), str(metadata.id), columns, dict(metadata.configuration))
+            found = _snapshot(path, table)
             self._snapshots[path] = (table, found)
             return found
 
@@ -203,17 +207,13 @@ class DeltaLogs:
             self._statistics[path] = (table, table.version(), found)
             return found
 
-    def columns_at(self, path: str, version: int) -> tuple[str, ...]:
-        """The names of the columns that a version had."""
+    def snapshot_at(self, path: str, version: int) -> Snapshot:
+        """An earlier version; NotFound when the log no longer tells what it was."""
         with self._lock:
-            schema = json.loads(self._at(path, version).schema().to_json())
-        return tuple(str(field["name"]) for field in schema["fields"])
-
-    def tracked_at(self, path: str, version: int) -> bool:
-        """Whether changes were tracked at a version."""
-        with self._lock:
-            configuration = dict(self._at(path, version).metadata().configuration)
-        return str(configuration.get("delta.enableChangeDataFeed", "")).lower() == "true"
+            try:
+                return _snapshot(path, self._at(path, version))
+            except DeltaError as error:
+                raise NotFound(f"Version {version} of the table at {path} cannot be read any more.") from error
 
     def plain_files(self, path: str, version: int) -> PlainFiles | None:
         """The data files of a version, when reading them needs nothing but a Parquet reader: few of them, on this

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from headrace.catalog.records import DynamicTable, StreamRange, TableStream
 from headrace.errors import NotFound, StaleStream
 from headrace.ivm.layout import layout_of
-from headrace.storage.delta import Commit, DeltaLogs
+from headrace.storage.delta import Commit, DeltaLogs, Snapshot
 
 _RESHAPING = (
     "ADD COLUMNS", "CHANGE COLUMN", "RENAME COLUMN", "DROP COLUMNS", "REPLACE COLUMNS", "SET TBLPROPERTIES",
@@ -81,16 +81,28 @@ def waiting(logs: DeltaLogs, stream: TableStream, dynamic: DynamicTable | None) 
         columns = tuple(column.name for column in dynamic.query.columns)
         hides_groups = layout_of(dynamic.query).hides_groups
     began = 0
-    first_columns: tuple[str, ...] = columns
+    first_columns: tuple[str, ...] = ()
     if stream.initial:
-        if dynamic is None:
-            first_columns = logs.columns_at(stream.source_path, stream.offset)
+        first_columns = _first_columns(logs, stream, now)
         first = logs.commits(stream.source_path, stream.offset - 1, stream.offset)
         began = first[0].timestamp if first else 0
     part = StreamRange(stream_id=stream.id, after=stream.offset, upto=now.version, initial=stream.initial)
     changing = tuple(commit for commit in commits if commit.changes != "none")
     reshaped = any(commit.operation in _RESHAPING for commit in commits)
     return Waiting(part, columns, shape, changing, began, hides_groups, stream.is_dynamic, reshaped, first_columns)
+
+
+def _first_columns(logs: DeltaLogs, stream: TableStream, now: Snapshot) -> tuple[str, ...]:
+    """Those of the initial rows. Columns may have come since; one that went or changed may be another by its name."""
+    try:
+        then = logs.snapshot_at(stream.source_path, stream.offset)
+    except NotFound:
+        raise stale(stream, f"the log of {stream.source} no longer tells what version {stream.offset} was") from None
+    if not set(then.columns) <= set(now.columns):
+        raise stale(
+            stream, f"a column of {stream.source} was renamed, dropped or given another type before its rows were read"
+        )
+    return tuple(name for name, _ in then.columns)
 
 
 def stale(stream: TableStream, why: str, first: str = "Create it again:") -> StaleStream:

@@ -30,7 +30,7 @@ from headrace.catalog.records import StreamRange, TableStream
 from headrace.catalog.store import Store
 from headrace.errors import NotAllowed, NotFound, StaleStream
 from headrace.interrupts import interrupts_deferred
-from headrace.plan.jvm import Jvm
+from headrace.plan.jvm import Jvm, cloned
 from headrace.sql.tokens import Kind, scan
 from headrace.storage.delta import DeltaLogs
 from headrace.storage.errors import short_message
@@ -235,7 +235,7 @@ class Streams:
                 refuse_options(token.value for token in scan(text) if token.kind is Kind.STRING or token.is_name)
 
             def execute(mark: str | None) -> DataFrame:
-                session = self._spark if mark is None else self._own_session()
+                session = self._spark if mark is None else cloned(self._spark)
                 return self._in_session(session, analysed, mark)
 
             return Prepared(plan, execute, provider_of(analysed))
@@ -247,12 +247,7 @@ class Streams:
         """The same rows in a session whose commits carry the mark."""
         if mark is None:
             return rows
-        return self._in_session(self._own_session(), rows._jdf.queryExecution().analyzed(), mark)
-
-    def _own_session(self) -> SparkSession:
-        """With the same settings, current schema and temporary views."""
-        session: Any = self._spark._jsparkSession  # type: ignore[attr-defined,unused-ignore]
-        return SparkSession(self._spark.sparkContext, session.cloneSession())
+        return self._in_session(cloned(self._spark), rows._jdf.queryExecution().analyzed(), mark)
 
     def _in_session(self, session: SparkSession, analysed: Any, mark: str | None) -> DataFrame:
         """A resolved plan in a session; a command runs now."""
