@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.refresh.cost import RETRY_AFTER, Estimate, Past, estimate
+from headrace.refresh.cost import RETRY_AFTER, Estimate, Past, Work, estimate
 from headrace.refresh.planner import Decision, weighed
 
 WHOLE = Past(incremental=False, seconds=10.0, changed_rows=None, source_rows=1_000_000, by_choice=False)
@@ -12,8 +12,12 @@ CHOSEN = Past(incremental=False, seconds=10.0, changed_rows=500_000, source_rows
 INCREMENTAL = Decision("INCREMENTAL", None, (), ())
 
 
-def _past(changed_rows: int, seconds: float) -> Past:
-    return Past(True, seconds, changed_rows, 1_000_000, by_choice=False)
+def _past(changed_rows: int, seconds: float, *, insert_only: bool = True) -> Past:
+    return Past(True, seconds, changed_rows, 1_000_000, by_choice=False, insert_only=insert_only)
+
+
+def _work(changed_rows: int | None, source_rows: int = 1_000_000, **other: bool) -> Work:
+    return Work(changed_rows, source_rows, other.get("insert_only", True), other.get("joins", False))
 
 
 @pytest.mark.parametrize(
@@ -24,11 +28,11 @@ def _past(changed_rows: int, seconds: float) -> Past:
 def test_without_anything_to_go_by_there_is_no_estimate(
     past: list[Past], changed: int | None, source_rows: int
 ) -> None:
-    assert estimate(past, changed, source_rows) is None
+    assert estimate(past, _work(changed, source_rows)) is None
 
 
 def test_a_full_refresh_is_scaled_by_the_size_of_the_sources() -> None:
-    found = estimate([WHOLE], 10, 2_000_000)
+    found = estimate([WHOLE], _work(10, 2_000_000))
     assert found is not None
     assert found.full_seconds == 20.0
 
@@ -46,15 +50,30 @@ def test_a_full_refresh_is_scaled_by_the_size_of_the_sources() -> None:
     ids=["few", "nearly all", "measured slow", "measured fast", "measured for fewer", "measured for more"],
 )
 def test_the_choice(past: list[Past], changed: int, prefers_full: bool) -> None:
-    found = estimate(past, changed, 1_000_000)
+    found = estimate(past, _work(changed))
     assert found is not None
     assert found.prefers_full is prefers_full
 
 
+def test_removals_and_joins_count_for_more_until_measured() -> None:
+    def seconds(*past: Past, insert_only: bool, joins: bool) -> float:
+        found = estimate([*past, WHOLE], _work(100_000, insert_only=insert_only, joins=joins))
+        assert found is not None
+        return found.incremental_seconds
+
+    known = [seconds(insert_only=inserted, joins=joins) for joins in (False, True) for inserted in (True, False)]
+    assert known == sorted(known)
+    # What insertions took says little about removals of the same size.
+    fast = _past(100_000, 0.5)
+    assert seconds(fast, insert_only=True, joins=True) == 0.5
+    assert seconds(fast, insert_only=False, joins=True) > 10
+    assert seconds(fast, _past(90_000, 2.0, insert_only=False), insert_only=False, joins=True) == 2.0
+
+
 def test_after_many_full_refreshes_by_choice_the_other_way_is_measured_again() -> None:
     often = [CHOSEN] * RETRY_AFTER
-    again = estimate([*often, _past(500_000, 99.0), WHOLE], 500_000, 1_000_000)
-    not_yet = estimate([*often[1:], _past(500_000, 99.0), WHOLE], 500_000, 1_000_000)
+    again = estimate([*often, _past(500_000, 99.0), WHOLE], _work(500_000))
+    not_yet = estimate([*often[1:], _past(500_000, 99.0), WHOLE], _work(500_000))
     assert again is not None
     assert not_yet is not None
     assert (again.prefers_full, not_yet.prefers_full) == (False, True)

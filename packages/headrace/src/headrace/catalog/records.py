@@ -192,6 +192,8 @@ class Profile(Frozen):
     rows_read: int | None = None
     change_rows: int | None = None
     change_bytes: int | None = None
+    insert_only: bool | None = None
+    """Whether no row went or changed; None where that was not written down."""
     source_rows: int = 0
     estimated_incremental_seconds: float | None = None
     estimated_full_seconds: float | None = None

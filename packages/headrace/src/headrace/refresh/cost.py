@@ -1,8 +1,10 @@
 """What a refresh would take, incrementally and whole, from the sizes and from what earlier refreshes of the table took.
 
     whole        =  the fastest of its last full refreshes  ×  source rows now ÷ source rows then
-    incremental  =  the median of its last refreshes of about this size, else
+    incremental  =  the median of its last refreshes of about this size and kind, else
                     that of the next smaller change  +  further changed rows  ×  a share of `whole` per source row
+
+Changes are of two kinds: insertions only, and others, which cost more.
 
 Below SMALL source rows nothing is estimated: either way is a matter of moments, and the table stays incremental.
 """
@@ -10,11 +12,12 @@ Below SMALL source rows nothing is estimated: either way is a matter of moments,
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 from headrace.catalog.records import RefreshRecord
+from headrace.ivm.sources import SourceRange
 
 SMALL = 100_000
 REMEMBERED = 30
@@ -24,8 +27,11 @@ RETRY_AFTER = 10
 _SAME_SIZE = 4
 """Changes within this factor count as of one size."""
 _FIXED_SECONDS = 1.0
-_PER_CHANGED_ROW = 3.0
-"""A changed row costs so many times what a row of a full refresh does, until measured."""
+_PER_CHANGED_ROW = 4.0
+_WITH_JOINS = 12.0
+"""A changed row costs so many times what a row of a full refresh does, until measured (docs/adr/0015)."""
+_NOT_ONLY_INSERTED = 1.5
+"""So much more if rows also go."""
 _MARGIN = 1.1
 """An estimate must be worse by this factor before a table leaves the incremental way."""
 
@@ -40,6 +46,22 @@ class Past:
     source_rows: int
     by_choice: bool
     """Whether it was a full one because that was estimated to be cheaper."""
+    insert_only: bool = False
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a refresh would have to do. The number of changed rows may be unknown."""
+
+    changed_rows: int | None
+    source_rows: int
+    insert_only: bool
+    joins: bool
+
+    @property
+    def per_changed_row(self) -> float:
+        """How many rows of a full refresh a changed row costs as much as, for all that is known beforehand."""
+        return (_WITH_JOINS if self.joins else _PER_CHANGED_ROW) * (1 if self.insert_only else _NOT_ONLY_INSERTED)
 
 
 @dataclass(frozen=True)
@@ -71,6 +93,7 @@ def past_of(records: Sequence[RefreshRecord], generation: int) -> list[Past]:
             changed_rows=record.profile.change_rows,
             source_rows=record.profile.source_rows,
             by_choice=record.profile.full_by_choice,
+            insert_only=bool(record.profile.insert_only),
         )
         for record in records
         if record.state == "SUCCEED"
@@ -80,25 +103,35 @@ def past_of(records: Sequence[RefreshRecord], generation: int) -> list[Past]:
     ]
 
 
-def estimate(past: Sequence[Past], changed_rows: int | None, source_rows: int) -> Estimate | None:
+def insert_only(ranges: Iterable[SourceRange]) -> bool:
+    """Whether no source has lost or changed a row."""
+    return all(each.insert_only for each in ranges if each.changed)
+
+
+def estimate(past: Sequence[Past], work: Work) -> Estimate | None:
     """None when there is nothing to go by, or nothing to gain."""
     whole = [each for each in past if not each.incremental]
-    if changed_rows is None or source_rows < SMALL or not whole:
+    if work.changed_rows is None or work.source_rows < SMALL or not whole:
         return None
-    full_seconds = min(each.seconds * source_rows / each.source_rows for each in whole[:3])
-    per_row = _PER_CHANGED_ROW * full_seconds / source_rows
+    full_seconds = min(each.seconds * work.source_rows / each.source_rows for each in whole[:3])
+    per_row = work.per_changed_row * full_seconds / work.source_rows
     return Estimate(
-        incremental_seconds=_incremental(past, changed_rows, per_row),
+        incremental_seconds=_incremental(past, work.changed_rows, work.insert_only, per_row),
         full_seconds=full_seconds,
-        changed_rows=changed_rows,
-        source_rows=source_rows,
+        changed_rows=work.changed_rows,
+        source_rows=work.source_rows,
         retry=sum(1 for _ in takewhile(lambda each: each.by_choice, past)) >= RETRY_AFTER,
     )
 
 
-def _incremental(past: Sequence[Past], changed_rows: int, per_row: float) -> float:
+def _incremental(past: Sequence[Past], changed_rows: int, only_inserted: bool, per_row: float) -> float:
+    # What insertions took says little about removals of that number, only about what even a small change costs.
     measured = [
-        (each.changed_rows, each.seconds) for each in past if each.incremental and each.changed_rows is not None
+        (each.changed_rows, each.seconds)
+        for each in past
+        if each.incremental
+        and each.changed_rows is not None
+        and (each.insert_only is only_inserted or each.changed_rows * _SAME_SIZE < changed_rows)
     ]
     near = [s for rows, s in measured if changed_rows <= rows * _SAME_SIZE and rows <= changed_rows * _SAME_SIZE]
     if near:

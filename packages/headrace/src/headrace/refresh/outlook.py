@@ -17,9 +17,9 @@ from headrace.ivm.layout import VISIBLE
 from headrace.names import TableName
 from headrace.optimisations import CHOICE_BY_COST
 from headrace.plan.definitions import redefined
-from headrace.plan.nodes import Relation, walk
+from headrace.plan.nodes import AnyJoin, Relation, walk
 from headrace.plan.query import Query
-from headrace.refresh.cost import REMEMBERED, estimate, past_of
+from headrace.refresh.cost import REMEMBERED, Work, estimate, insert_only, past_of
 from headrace.refresh.frontier import Candidate, Choice, Offer, choose
 from headrace.refresh.planner import Decision, SourceFacts, decide, has_choice, weighed
 from headrace.refresh.profile import inputs_of, total
@@ -66,7 +66,14 @@ class Lookout:
     def _weighed(self, table: DynamicTable, decision: Decision, facts: tuple[SourceFacts, ...]) -> Decision:
         inputs = inputs_of(self._logs, facts, decision.ranges)
         past = past_of(self._store.history(REMEMBERED, table.id), table.generation)
-        found = estimate(past, total([each.changed_rows for each in inputs]), sum(each.rows for each in inputs))
+        root = table.query.plan.root if table.query.plan is not None else None
+        work = Work(
+            changed_rows=total([each.changed_rows for each in inputs]),
+            source_rows=sum(each.rows for each in inputs),
+            insert_only=insert_only(decision.ranges),
+            joins=root is not None and any(isinstance(node, AnyJoin) for node in walk(root)),
+        )
+        found = estimate(past, work)
         return decision if found is None else weighed(decision, found, lambda: self._readers(table))
 
     def _other_limit(self, query: Query) -> str | None:

@@ -37,6 +37,7 @@ from headrace.optimisations import SMALL_COMMITS
 from headrace.plan.nodes import Aggregate
 from headrace.progress import Progress
 from headrace.refresh import compute
+from headrace.refresh.cost import insert_only
 from headrace.refresh.counts import Counts, counted_note
 from headrace.refresh.fold import clustered, fold, fold_is_due, partition_columns
 from headrace.refresh.lease import held_lease
@@ -213,6 +214,7 @@ class Runner:
             commits=1,
             change_rows=total([each.changed_rows for each in inputs]),
             change_bytes=total([each.changed_bytes for each in inputs]),
+            insert_only=insert_only(decision.ranges),
             source_rows=sum(each.rows for each in inputs),
             estimated_incremental_seconds=None if guess is None else round(guess.incremental_seconds, 3),
             estimated_full_seconds=None if guess is None else round(guess.full_seconds, 3),
