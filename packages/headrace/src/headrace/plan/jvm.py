@@ -1,7 +1,8 @@
 """The few ways in which the modules of this package talk to Spark's JVM, and Spark's errors in our words.
 
-Everything that py4j hands over is typed `Any`. Only `catalyst.py` and the modules it is made of (`binding`, `lowering`,
-`subqueries`, `reading`, `calls`, `constants`, `spelling`) use this, and only when a dynamic table is created.
+Everything that py4j hands over is typed `Any`. `catalyst.py` and the modules it is made of (`binding`, `lowering`,
+`subqueries`, `reading`, `calls`, `constants`, `spelling`) use it when a dynamic table is created; streams and sessions,
+to look at a statement's plan and to have a session of their own.
 """
 
 from __future__ import annotations
