@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,16 +18,39 @@ from postgres import PostgresServer, new_database, running_server
 
 _numbers = itertools.count(1)
 
+# Of every Java process that a test starts. Code for a few rows is not worth the second compiler: without it the same
+# tests take a third less of the processors' time.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
 
 # With two processes, each takes one file after the other: the ones that last longest come first.
 LONGEST = (
-    "rules/test_rules", "tpch/", "faults/", "refresh/", "streams/", "property/", "rules/", "cli/", "plan/",
-    "statements/",
+    "rules/test_rules", "tpch/", "dbt/", "faults/", "refresh/", "cluster/", "streams/", "server/", "schedule/",
+    "property/", "rules/", "cli/", "plan/", "statements/",
 )  # fmt: skip
+
+# Left out by `make test`, which is to end within half an hour or so; `make test-all` runs everything.
+LONG = (
+    "tpch/", "cluster/test_own_master", "cluster/test_metastore", "faults/test_kill.py", "faults/test_loading",
+    "faults/test_kill_streams", "refresh/test_hard_", "refresh/test_optimisations", "refresh/test_state_tables",
+    "rules/test_large_changes", "streams/test_exactly_once", "dbt/test_embedded", "dbt/test_example", "dbt/test_models",
+    "dbt/test_seeds", "dbt/test_streams",
+)  # fmt: skip
+ALWAYS = "faults/test_kill.py::test_kill_at_every_failpoint"
+"""The one of these that stands for the others."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(f"tests/{part}" in item.nodeid for part in LONG) and ALWAYS not in item.nodeid:
+            item.add_marker(pytest.mark.long)
     items.sort(key=lambda item: next((n for n, part in enumerate(LONGEST) if f"tests/{part}" in item.nodeid), 99))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The server for dbt does not run on beside tests that have nothing to do with it."""
+    if "tests/dbt/" not in item.nodeid and "dbt_server" in sys.modules:
+        sys.modules["dbt_server"].stop_all()
 
 
 @pytest.fixture(scope="session")

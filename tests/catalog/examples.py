@@ -1,11 +1,21 @@
-"""A table, a record and an intent to put into an operations database, and a time to do it at."""
+"""Records to put into an operations database, and a time to do it at."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from headrace.catalog.records import DynamicTable, Frontier, Intent, RefreshRecord, SourceVersion
+from headrace.catalog.records import (
+    DynamicTable,
+    Frontier,
+    Grant,
+    Intent,
+    Job,
+    RefreshRecord,
+    SourceVersion,
+    User,
+    VCluster,
+)
 from headrace.plan.query import BoundText, Query
 
 NOW = datetime(2025, 3, 30, 0, 59, 59, 123457, tzinfo=timezone.utc)
@@ -52,6 +62,24 @@ def an_intent(sequence: int = 1, job_id: str = "j1", table_id: str = "t1") -> In
         old=None,
         new=Frontier(sources=(source,), lineage={"/lake/raw": 7}, date="2025-03-30"),
     )
+
+
+def a_cluster(name: str = "big", **changes: Any) -> VCluster:
+    return VCluster(**{"name": name, "created_at": NOW, **changes})
+
+
+def a_job(job_id: str = "j1", at: datetime = NOW, **changes: Any) -> Job:
+    values: dict[str, Any] = {"creator": "ann", "text": "SELECT 'ü\0'", "vcluster": "default", "status": "SUCCEED"}
+    return Job(**{"id": job_id, "submitted_at": at, **values, **changes})
+
+
+def a_user(name: str = "ann", role: str = "analyst", **changes: Any) -> User:
+    return User(**{"name": name, "role": role, "password_hash": "hash", "created_at": NOW, **changes})
+
+
+def a_grant(user: str = "ann", name: str = "main.public.orders", privilege: str = "SELECT") -> Grant:
+    kind = "TABLE" if name.count(".") == 2 else "SCHEMA"
+    return Grant(user=user, kind=kind, object=name, privilege=privilege, granted_at=NOW)
 
 
 def later(seconds: float) -> datetime:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from catalog.examples import NOW, a_record, a_table
 from headrace.catalog import migrations
 from headrace.catalog.database import Database
 from headrace.catalog.models import Model
+from headrace.catalog.records import AuditEntry, VCluster
 from headrace.catalog.store import Store
 from headrace.errors import BadSetting, EnvironmentFault, HeadraceError
 
@@ -43,6 +46,22 @@ def test_models_and_migrated_schema_agree(database: Database) -> None:
     assert database.read(differences) == []
 
 
+def test_users_that_were_dropped_before_are_known(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrations, "HEAD", "0005")
+    before = Store.open(url)
+    for action, detail in (
+        ("DROP_USER", "DROP USER Ann"),
+        ("DROP_USER", "drop user if exists `bob`;"),
+        ("STATEMENT", "succeeded: DROP USER carol"),
+    ):
+        before.users.audit(AuditEntry(at=NOW, user="root", action=action, detail=detail))
+    before.close()
+    monkeypatch.undo()
+    store = Store.open(url)
+    assert [store.users.was_dropped(name) for name in ("ann", "BOB", "carol", "root")] == [True, True, False, False]
+    store.close()
+
+
 def test_head_is_the_newest_script() -> None:
     assert ScriptDirectory(str(migrations.FOLDER)).get_current_head() == migrations.HEAD
 
@@ -57,6 +76,19 @@ def test_many_open_a_new_database_at_once(url: str) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(open_one, range(8))) == {("default",)}
+
+
+def test_clusters_of_an_older_schema_become_whole_records(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrations, "HEAD", "0002")
+    older = Database.open(url)
+    assert scalar(older, "SELECT type FROM vclusters") == "GENERAL"
+    older.close()
+    monkeypatch.undo()
+    store = Store.open(url)
+    (cluster,) = store.clusters.all()
+    assert cluster == VCluster(name="default", auto_suspend_seconds=0, created_at=cluster.created_at)
+    assert abs(datetime.now(timezone.utc) - cluster.created_at) < timedelta(minutes=5)
+    store.close()
 
 
 def test_newer_schema_is_refused(database: Database, url: str) -> None:
@@ -187,6 +219,42 @@ def test_sqlite_locked_by_another_process(tmp_path: Path) -> None:
     assert store.tables() == [a_table()]
     store.close()
     patient.close()
+
+
+def test_waiting_for_others_and_for_sqlite_is_one_patience(tmp_path: Path) -> None:
+    file = tmp_path / "x.db"
+    store = Store.open(f"sqlite:///{file}", patience=2)
+    blocker = sqlite3.connect(file, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+
+    def tried() -> float:
+        began = time.monotonic()
+        with pytest.raises(EnvironmentFault):
+            store.put_table(a_table())
+        return time.monotonic() - began
+
+    with ThreadPoolExecutor(6) as pool:
+        waited = [found.result() for found in [pool.submit(tried) for _ in range(6)]]
+    assert max(waited) < 3.5, "each in its turn, and none for longer than the first"
+    assert min(waited) > 1.5
+    blocker.rollback()
+    blocker.close()
+    store.put_table(a_table())
+    assert store.tables() == [a_table()]
+    store.close()
+
+
+def test_who_has_little_patience_does_not_wait(tmp_path: Path) -> None:
+    database = Database.open(f"sqlite:///{tmp_path / 'x.db'}", patience=60)
+    blocker = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    with pytest.raises(EnvironmentFault, match="locked"):
+        database.write(lambda connection: connection.execute(text("DELETE FROM workspaces")), patience=0.1)
+    assert time.monotonic() - began < 10
+    blocker.rollback()
+    blocker.close()
+    database.close()
 
 
 def test_postgres_connections_cut_between_transactions(postgres_url: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from catalog.examples import NOW, a_record, a_table, an_intent, later
-from headrace.catalog.records import Profile, StepProfile
+from headrace.catalog.records import SKIPPED, Profile, StepProfile
 from headrace.catalog.store import KEPT_INTENTS, CatalogReader, Store
 from headrace.errors import AlreadyExists, Bug, NotFound, RefreshRunning, UserError
 from headrace.names import TableName
@@ -324,6 +324,38 @@ def test_prune_history(store: Store) -> None:
     store.finish_refresh(a_record("new", NOW))
     assert store.prune_history(NOW.astimezone(TOKYO)) == 1
     assert [record.job_id for record in store.history()] == ["new", "old and running"]
+
+
+def test_refreshes_that_found_nothing_go_after_a_day_but_the_newest(store: Store) -> None:
+    """It tells how far its table is behind."""
+    days = timedelta(days=1)
+    for job, age in (("first", 3), ("second", 2.5), ("newest", 2)):
+        store.record_no_data(a_record(job, NOW - age * days, refresh_mode="NO_DATA", end_time=NOW))
+    store.finish_refresh(a_record("worked", NOW - 3 * days, refresh_mode="INCREMENTAL"))
+    store.prune(NOW, jobs=7 * days)
+    assert [record.job_id for record in store.history()] == ["newest", "worked"]
+
+
+def test_the_last_refresh_that_took_all_outlives_those_that_waited(store: Store) -> None:
+    store.put_table(a_table())
+    days = timedelta(days=1)
+
+    def no_data(job: str, age: float, **changes: Any) -> None:
+        store.record_no_data(a_record(job, NOW - age * days, refresh_mode="NO_DATA", end_time=NOW, **changes))
+
+    no_data("older", 6)
+    no_data("took all", 5)
+    for job, age in (("waits", 4), ("waits longer", 3)):
+        no_data(job, age, reason="Waiting: b has newer rows.")
+    no_data("left out", 2, technique=SKIPPED, reason="Its upstream b failed.")
+    assert store.latest_refreshes(took_all=True)["t1"].job_id == "took all"
+    assert store.latest_refreshes()["t1"].job_id == "left out"
+    store.prune(NOW, jobs=7 * days)
+    assert [record.job_id for record in store.history()] == ["left out", "waits longer", "took all"]
+    no_data("now", 0)
+    store.prune(NOW, jobs=7 * days)
+    assert [record.job_id for record in store.history()] == ["now", "left out"]
+    assert store.latest_refreshes(took_all=True)["t1"].job_id == "now"
 
 
 NAIVE = NOW.replace(tzinfo=None)

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -115,6 +116,41 @@ def test_a_refresh_that_fails_still_shows_those_before_it(run: Run, sales: None)
     assert result.exit_code == 1
     assert "totals" in result.stdout
     assert "Error [NOT_FOUND]" in result.stderr
+
+
+ENTRY = {
+    "schema_name": "public", "name": "counts", "start_time": datetime(2026, 1, 1, 12, 0, 5, 123), "state": "SUCCEED",
+    "duration": "0 00:00:00.327000000", "refresh_mode": "INCREMENTAL", "technique": "RECOMPUTE_KEYS",
+    "stats": '{"rows_deleted":"12","rows_inserted":"1234"}', "error_message": None, "reason": None,
+}  # fmt: skip
+
+
+def history(*changes: dict[str, Any]) -> tables.Table:
+    entries = [ENTRY | change for change in changes]
+    return tables.brief(tables.Table(list(ENTRY), [tuple(entry.values()) for entry in entries]))
+
+
+def test_a_history_for_people() -> None:
+    failed = {"state": "FAILED", "refresh_mode": None, "technique": None, "stats": None, "duration": None}
+    shown = history({}, {"reason": "First load. " * 12}, failed | {"error_message": "No."})
+    assert shown.rows[0][2:] == ("0.33s", "SUCCEED", "INCREMENTAL", "RECOMPUTE_KEYS", 1234, 12, None)
+    assert "\n".join(line.plain for line in tables.on_screen(shown, 100)).splitlines() == [
+        "NAME           STARTED               TOOK  STATE    MODE         TECHNIQUE       ROWS",
+        "public.counts  2026-01-01 12:00:05  0.33s  SUCCEED  INCREMENTAL  RECOMPUTE_KEYS  +1234 -12",
+        "public.counts  2026-01-01 12:00:05  0.33s  SUCCEED  INCREMENTAL  RECOMPUTE_KEYS  +1234 -12",
+        "    First load. First load. First load. First load. First load. First load. First load. First load.",
+        "    First load. First load. First load. First load.",
+        "public.counts  2026-01-01 12:00:05         FAILED",
+        "    No.",
+        "(3 rows)",
+    ]
+    for width in (20, 40, 60, 80, 100):
+        lines = "\n".join(line.plain for line in tables.on_screen(history({"name": "n" * 90}), width)).splitlines()
+        assert max(map(len, lines)) <= max(width, 29)
+
+
+def test_a_value_that_is_not_there_is_null_in_an_explanation_too() -> None:
+    assert tables.sections([("job", "tag", None), ("job", "rows", 0)]) == ["JOB", "  tag   NULL", "  rows  0"]
 
 
 def test_verify_ends_with_1_when_a_table_differs(monkeypatch: pytest.MonkeyPatch) -> None:

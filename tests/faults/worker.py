@@ -2,7 +2,8 @@
 
 Actions: `setup`, `change N` (new rows), `refresh` (dying where the action `fail NAME` before it says), `sql TEXT`,
 `refused TEXT` (a statement that must end in an error of ours), `settle` (refresh both tables and verify them),
-`history`, `fill` (write until the lake's disk is full), `free` (undo that).
+`history`, `fill` (write until the lake's disk is full), `free` (undo that), `tick TIME` (let the scheduler do what is
+due at that time).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import shutil
 import sys
+from datetime import datetime
 
 import headrace
 from headrace import Lake
@@ -64,6 +66,15 @@ def refused(lake: Lake, text: str) -> object:
         return {"code": error.code, "message": error.message}
 
 
+def tick(lake: Lake, time: str) -> object:
+    now = datetime.fromisoformat(time)
+    scheduler = lake.start_scheduler(guarded=False, clock=lambda: now, thread=False)
+    assert scheduler.settle(120), scheduler.status()
+    names = {table.id: table.name for table in lake.store.tables()}
+    lake.stop_scheduler()
+    return {names[mark.object_id]: [mark.state, mark.failures] for mark in lake.store.marks.all()}
+
+
 def fill(lake: Lake) -> object:
     """Take every byte that is left, the last ones one by one."""
     block = 1 << 20
@@ -100,6 +111,8 @@ def main(folder: str, actions: list[str]) -> None:
                 found = change(lake, int(argument))
             elif name == "refused":
                 found = refused(lake, argument)
+            elif name == "tick":
+                found = tick(lake, argument)
             else:
                 found = PLAIN[name](lake)
             print(json.dumps({action: found}), flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace import Lake
-from headrace.errors import NotFound
+from headrace.errors import NotAllowed, NotFound
 from refresh.test_sources import refresh
 
 QUERIES = {
@@ -66,3 +66,17 @@ def test_the_profile_of_a_refresh(lake: Lake) -> None:
 def test_a_job_that_is_not_there(lake: Lake) -> None:
     with pytest.raises(NotFound, match="There is no job '123'"):
         lake.sql("DESC JOB '123'")
+
+
+def test_a_function_must_not_read_a_dynamic_table_that_the_query_names_too(lake: Lake) -> None:
+    """It would be read at its newest version, and not at the one that the rest of the query reads."""
+    lake.sql(
+        """CREATE TABLE src (k INT); INSERT INTO src VALUES (1), (2);
+        CREATE DYNAMIC TABLE upstream AS SELECT k FROM src;
+        CREATE FUNCTION highest() RETURNS INT RETURN (SELECT max(k) FROM upstream)"""
+    )
+    with pytest.raises(NotAllowed, match="through a function"):
+        lake.sql("CREATE DYNAMIC TABLE d AS SELECT k, highest() AS top FROM upstream")
+    lake.sql("CREATE DYNAMIC TABLE d AS SELECT a.k, b.k AS other FROM upstream a JOIN upstream b ON a.k = b.k")
+    lake.sql("INSERT INTO src VALUES (3); REFRESH DYNAMIC TABLE upstream, d")
+    assert lake.sql("VERIFY DYNAMIC TABLE d").rows[0][1] == "EQUAL"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace import Lake
+from headrace.errors import QueryFailed
 from refresh.test_sources import refresh
 
 
@@ -116,3 +119,18 @@ def test_a_limited_table_counts_what_it_shows(lake: Lake) -> None:
     told = lake.sql("CREATE OR REPLACE DYNAMIC TABLE d AS SELECT k, v FROM t ORDER BY v DESC, k LIMIT 1 OFFSET 1").rows
     assert "its 1 row was kept" in told[0][0]
     assert lake.sql("SELECT k FROM d").rows == [(3,)]
+
+
+def test_empty_arrays_and_maps_have_a_result(lake: Lake) -> None:
+    assert lake.sql("SELECT array()").rows == [([],)]
+    assert lake.sql("SELECT map()").rows == [([],)]
+    assert lake.sql("SELECT array(map()) AS a, struct(NULL AS n) AS s, 1 AS one").rows == [([[]], {"n": None}, 1)]
+    assert lake.sql("SELECT array() AS a, id FROM range(2) ORDER BY id").rows == [([], 0), ([], 1)]
+
+
+def test_years_that_python_has_not_are_told(lake: Lake) -> None:
+    for value in ("DATE '+10000-01-01'", "date_add(DATE '0001-01-01', -1)", "TIMESTAMP '+12000-01-01 00:00:00'"):
+        result = lake.sql(f"SELECT 1 AS a, {value} AS far")
+        with pytest.raises(QueryFailed, match="The column far has a value that Python cannot hold"):
+            result.rows  # noqa: B018
+        assert result.to_arrow().num_rows == 1

@@ -53,6 +53,16 @@ def test_the_history_of_the_storage(lake: Lake) -> None:
     assert refresh(lake)["stats"] == '{"rows_deleted":"3","rows_inserted":"3"}'
 
 
+def test_all_rows_can_be_asked_for(d: Lake) -> None:
+    d.sql("INSERT INTO t VALUES (3, 7.00)")
+    for inserted in (3, 3):
+        asked = d.sql("REFRESH DYNAMIC TABLE d FULL")
+        row = dict(zip(asked.columns, asked.rows[0], strict=True))
+        assert (row["refresh_mode"], row["stats"].endswith(f'"rows_inserted":"{inserted}"}}')) == ("FULL", True)
+        assert d.sql("VERIFY DYNAMIC TABLE d").rows[0][1] == "EQUAL"
+    assert refresh(d)["refresh_mode"] == "NO_DATA"
+
+
 def test_right_after_create_there_is_nothing_to_do(d: Lake) -> None:
     row = refresh(d)
     assert (row["refresh_mode"], row["stats"]) == ("NO_DATA", '{"rows_deleted":"0","rows_inserted":"0"}')

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from headrace import Lake
-from headrace.errors import AlreadyExists, BadSetting, NotAllowed, NotFound, StaleStream, UserError
+from headrace.errors import AlreadyExists, BadSetting, NotAllowed, NotFound, Position, StaleStream, UserError
+from headrace.session import Session
 
 ALL = "SELECT __change_type, __commit_version, id, name FROM s ORDER BY 2, 1, 3"
 
@@ -161,6 +162,49 @@ def test_a_statement_that_reads_two_streams_moves_both(orders: Lake) -> None:
     orders.sql("INSERT INTO target SELECT 's', id, name FROM s UNION ALL SELECT 'r', id, name FROM r")
     assert taken(orders) == [("r", 7, "u"), ("s", 3, "c")]
     assert orders.sql("SELECT id FROM s UNION ALL SELECT id FROM r").rows == []
+
+
+def test_a_session_that_leaves_streams_where_they_are(orders: Lake, schema: str) -> None:
+    change(orders)
+    kept = sorted((kind, key, name) for kind, _, key, name in CHANGES)
+    assert "leave the table streams" in orders.sql("SET move_streams = false").rows[0][0]
+    try:
+        orders.sql(CONSUME)
+        orders.sql("CREATE TABLE copy AS SELECT __change_type AS kind, id, name FROM s")
+        assert taken(orders) == kept
+        assert orders.sql("SELECT * FROM copy ORDER BY 1, 2, 3").rows == kept
+        assert orders.sql(ALL).rows == CHANGES
+        Session(orders).table("s").collect()
+        assert orders.sql(ALL).rows == CHANGES
+        other = orders.session(orders._context.user, schema=schema)
+        job = other.submit("INSERT INTO copy SELECT __change_type, id, name FROM s")
+        job.wait()
+        assert job.error is None
+        assert orders.sql(ALL).rows == [], "another session moves them"
+    finally:
+        orders.sql("SET move_streams = true")
+    orders.sql("INSERT INTO t VALUES (9, 'z')")
+    orders.sql(CONSUME)
+    assert orders.sql(ALL).rows == []
+
+
+def test_the_streams_that_a_query_reads(orders: Lake, schema: str) -> None:
+    orders.sql("CREATE TABLE STREAM other ON TABLE t")
+    orders.sql("CREATE VIEW v AS SELECT id FROM s; CREATE VIEW w AS SELECT * FROM v")
+
+    def read_by(query: str) -> list[str]:
+        found = orders.sql(f"SHOW TABLE STREAMS READ BY {query}")
+        assert found.columns == orders.sql("SHOW TABLE STREAMS").columns
+        return [row[2] for row in found.rows]
+
+    assert read_by("SELECT * FROM t") == []
+    assert read_by(f"SELECT * FROM main.{schema}.w WHERE id IN (SELECT id FROM other)") == ["other", "s"]
+    assert read_by("WITH s AS (SELECT 1 AS id) SELECT * FROM s -- other") == []
+    with pytest.raises(NotAllowed, match="needs a query"):
+        read_by("DROP TABLE t")
+    with pytest.raises(NotFound) as caught:
+        read_by("SELECT *\nFROM nowhere")
+    assert caught.value.position == Position(2, 6)
 
 
 def test_a_failed_statement_moves_nothing(orders: Lake) -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from headrace.errors import NotFound
+from headrace.errors import NotFound, Unsupported
 from headrace.storage.delta import DeltaLogs, _kind
 
 
@@ -63,3 +63,8 @@ def test_commits_of_others_are_seen(tmp_path: Path) -> None:
 )
 def test_what_a_commit_means(operation: str, parameters: dict[str, str], metrics: dict[str, str], kind: str) -> None:
     assert _kind(operation, parameters, metrics) == kind
+
+
+def test_a_table_in_a_bucket_is_refused_in_words() -> None:
+    with pytest.raises(Unsupported, match="not on a file system"):
+        DeltaLogs().snapshot("s3a://bucket/t")

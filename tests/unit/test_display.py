@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
+from rich.cells import cell_len
+
 from headrace.display import as_text, lines
 
 
@@ -65,3 +67,47 @@ def test_values() -> None:
     assert as_text(Decimal("0.00")) == "0.00"
     assert as_text(b"\x01\xff") == "01FF"
     assert as_text({"k": [1, None]}) == '{"k": [1, null]}'
+
+
+PROPERTIES = [
+    ("name", "load"),
+    ("body", "BEGIN\n  INSERT INTO daily_sales SELECT day, sum(amount) FROM orders GROUP BY day;\nEND"),
+    ("suspended_reason", ""),
+    ("comment", None),
+]
+
+
+def test_a_list_of_properties_wraps_its_values() -> None:
+    assert text(["property", "value"], PROPERTIES, width=60).splitlines() == [
+        " property         | value",
+        "------------------+---------------------------------------",
+        " name             | load",
+        " body             | BEGIN",
+        "                  |   INSERT INTO daily_sales SELECT day,",
+        "                  | sum(amount) FROM orders GROUP BY day;",
+        "                  | END",
+        " suspended_reason | NULL",
+        " comment          | NULL",
+        "(4 rows)",
+    ]
+    # Into a pipe, a row is a line. On a screen that is far too narrow there are blocks, and on demand.
+    assert "BEGIN⏎" in text(["property", "value"], PROPERTIES)
+    assert "-[ row 2 ]" in text(["property", "value"], PROPERTIES, width=30)
+    assert "-[ row 2 ]" in text(["property", "value"], PROPERTIES, width=60, vertical=True)
+
+
+def test_the_last_column_wraps_where_it_has_a_third_of_the_screen() -> None:
+    rows = [("a", "one two three four five six seven eight nine ten " * 2)]
+    assert text(["name", "what"], rows, width=60).splitlines()[2:4] == [
+        " a    | one two three four five six seven eight nine ten",
+        "      | one two three four five six seven eight nine ten",
+    ]
+    assert "-[ row 1 ]" in text(["name", "what"], [("a" * 45, rows[0][1])], width=60)
+    assert "-[ row 1 ]" in text(["what", "n"], [(rows[0][1], 1)], width=60)
+    assert '"' not in text(["name", "what"], [("a", "")])  # an empty text of a query is an empty text
+
+
+def test_what_is_wrapped_fits_whatever_it_is() -> None:
+    for value in ("x" * 500, "日本語" * 90, "a " * 300, " " * 300, "é" + "\u0301" * 400, "\x1b" * 200):
+        shown = text(["property", "value"], [("p", value)], width=50).splitlines()
+        assert max(map(cell_len, shown)) <= 50

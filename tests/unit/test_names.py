@@ -66,3 +66,22 @@ def test_resolve_fills_in_and_folds() -> None:
     assert resolve(("A", "T"), workspace="W", schema="S") == TableName("w", "a", "t")
     assert resolve(("X", "A", "T"), workspace="W", schema="S") == TableName("x", "a", "t")
     assert str(TableName("w", "s", "t")) == "w.s.t"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (TableName("main", "public", "orders_2"), "main.public.orders_2"),
+        (TableName("main", "chain", "1. time processing"), "main.chain.`1. time processing`"),
+        (TableName("main", "my schema", "a`b"), "main.`my schema`.`a``b`"),
+        (TableName("main", "public", "2024"), "main.public.`2024`"),
+        (TableName("main", "public", ""), "main.public."),
+    ],
+)
+def test_a_name_is_shown_as_a_statement_may_have_it(name: TableName, shown: str) -> None:
+    assert str(name) == shown
+
+
+@given(PART, PART, PART)
+def test_what_is_shown_can_be_written(workspace: str, schema: str, table: str) -> None:
+    assert parse_parts(str(TableName(workspace, schema, table))) == (workspace, schema, table)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
 
-from headrace.catalog.records import DynamicTable, Frontier, SourceVersion
+from headrace.catalog.records import ASKED_FOR, DynamicTable, Frontier, SourceVersion
 from headrace.errors import UserError
 from headrace.plan.nodes import Column, Plan, Relation
 from headrace.plan.query import BoundText, OutputColumn, Query, Source
@@ -159,6 +160,25 @@ def test_disagreement_upstream_waits_but_a_first_load_cannot() -> None:
     assert (decision.mode, decision.reason) == ("NO_DATA", "Waiting: refresh a first.")
     with pytest.raises(UserError, match="refresh a first"):
         decide(table(), Stored(0, 0, None, None), (), today=TODAY, disagreement="refresh a first.")
+    for reason, waits in ((ASKED_FOR, True), ("The query was replaced.", False)):
+        stale = table().model_copy(update={"stale_reason": reason})
+        with nullcontext() if waits else pytest.raises(UserError, match="refresh a first"):
+            assert decide(stale, stored(), (), today=TODAY, disagreement="refresh a first.").mode == "NO_DATA"
+
+
+def test_rows_that_the_tables_upstream_do_not_agree_on_are_waited_for() -> None:
+    left = facts(name="main.public.left", is_dynamic=True, newer_rows=True)
+    right = facts(name="main.public.right", is_dynamic=True)
+    decision = decide(table(), stored(), (left, right), today=TODAY)
+    assert (decision.mode, decision.reason) == (
+        "NO_DATA", "Waiting: main.public.left has newer rows, and main.public.right was not refreshed from them yet.",
+    )  # fmt: skip
+    several = decide(table(), stored(), (left, left, right, right), today=TODAY).reason or ""
+    assert several.startswith("Waiting: main.public.left, main.public.left have newer rows, and main.public.right, ")
+    assert decide(table(), stored(), (right, right), today=TODAY).reason is None
+    taken = decide(table(), stored(), (facts(commit(4), newer_rows=True), right), today=TODAY)
+    assert taken.mode == "INCREMENTAL", "what can be taken is taken"
+    assert (taken.reason or "").startswith("Waiting: "), "and does not make the table fresh"
 
 
 def test_checks_tell_what_was_looked_at() -> None:

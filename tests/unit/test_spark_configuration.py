@@ -20,7 +20,8 @@ def configuration(tmp_path: Path, **settings: object) -> dict[str, str]:
 def test_a_local_lake_is_small_loopback_and_its_own(tmp_path: Path) -> None:
     found = configuration(tmp_path, spark_master="local[3]")
     assert found["spark.driver.extraClassPath"] == "/jars/a.jar:/jars/b.jar"
-    assert found["spark.sql.shuffle.partitions"] == "6"
+    assert found["spark.sql.shuffle.partitions"] == "48"
+    assert found["spark.sql.files.maxPartitionBytes"] == str(8 * 1024**2), "tasks are short: docs/adr/0021"
     assert found["spark.driver.bindAddress"] == "127.0.0.1"
     assert found["spark.sql.warehouse.dir"] == f"file://{tmp_path}/warehouse"
     assert found["spark.hadoop.javax.jdo.option.ConnectionURL"].endswith("databaseName=metastore;create=true")
@@ -30,7 +31,8 @@ def test_a_local_lake_is_small_loopback_and_its_own(tmp_path: Path) -> None:
 def test_a_cluster_gets_the_jars_and_its_own_network(tmp_path: Path) -> None:
     found = configuration(tmp_path, spark_master="spark://host:7077")
     assert found["spark.jars"] == "/jars/a.jar,/jars/b.jar"
-    assert not {"spark.driver.extraClassPath", "spark.driver.host", "spark.sql.shuffle.partitions"} & found.keys()
+    local = {"spark.driver.extraClassPath", "spark.driver.host", "spark.sql.shuffle.partitions"}
+    assert not (local | {"spark.sql.files.maxPartitionBytes"}) & found.keys()
 
 
 def test_retention_becomes_the_tables_default(tmp_path: Path) -> None:

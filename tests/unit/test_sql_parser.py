@@ -156,6 +156,7 @@ def test_alter(action: str, expected: s.Action) -> None:
     ("text", "expected"),
     [
         ("REFRESH DYNAMIC TABLE a", s.RefreshDynamicTables("", (("a",),))),
+        ("REFRESH DYNAMIC TABLE a FULL", s.RefreshDynamicTables("", (("a",),), full=True)),
         ("refresh dynamic table a, s.b, w.s.c", s.RefreshDynamicTables("", (("a",), ("s", "b"), ("w", "s", "c")))),
         ("DROP DYNAMIC TABLE IF EXISTS a.b", s.DropDynamicTable("", ("a", "b"), True)),
         ("DROP DYNAMIC TABLE a", s.DropDynamicTable("", ("a",), False)),
@@ -242,6 +243,17 @@ def test_select_from_show(text: str, before: str, show: type[s.Statement], after
     assert parse(statement.show.text) == statement.show
 
 
+def test_what_others_call_the_schedule_is_understood_around_the_history() -> None:
+    text = "SELECT count_if(refresh_trigger = 'LH_SCHEDULED') FROM (SHOW {}) WHERE refresh_trigger IN ('lh_scheduled')"
+    found = parse(text.format("DYNAMIC TABLE REFRESH HISTORY"))
+    assert isinstance(found, s.SelectFromShow)
+    assert found.before == "SELECT count_if(refresh_trigger = 'SYSTEM_SCHEDULED') FROM "
+    assert found.after == " WHERE refresh_trigger IN ('SYSTEM_SCHEDULED')"
+    other = parse(text.format("TABLES"))
+    assert isinstance(other, s.SelectFromShow)
+    assert other.after == " WHERE refresh_trigger IN ('lh_scheduled')"
+
+
 def test_two_shows_come_out_one_after_the_other() -> None:
     first = parse("SELECT * FROM (SHOW TABLES) a JOIN (SHOW DYNAMIC TABLES) b USING (table_name)")
     assert isinstance(first, s.SelectFromShow)
@@ -294,7 +306,6 @@ def test_a_fault_inside_a_show_points_into_the_whole_statement() -> None:
         ("OPTIMIZE t ZORDER BY (a)", "OPTIMIZE", ["t"]),
         ("VACUUM s.t USING INVENTORY i", "VACUUM", ["s.t"]),
         ("VACUUM '/path'", "VACUUM", []),
-        ("COPY INTO t FROM '/x'", "COPY", ["t"]),
         ("INSERT INTO IDENTIFIER('s.t') VALUES (1)", "INSERT", ["s.t"]),
         ("EXPLAIN INSERT INTO t VALUES (1)", "EXPLAIN", []),
         ("SHOW SCHEMAS", "SHOW SCHEMAS", []),
@@ -380,24 +391,8 @@ def test_longest_name() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "CREATE DYNAMIC TABLE dt TARGET_LAG = '5 minutes' AS SELECT 1",
-        "CREATE DYNAMIC TABLE dt TARGET_LAG = DOWNSTREAM AS SELECT 1",
-        "ALTER DYNAMIC TABLE dt SET TARGET_LAG = DOWNSTREAM",
         "REFRESH DYNAMIC TABLE dt PARTITION (ds = 'v')",
         "UNDROP TABLE t",
-        "CREATE VCLUSTER IF NOT EXISTS n",
-        "USE VCLUSTER n",
-        "SHOW VCLUSTERS",
-        "SHOW JOBS LIMIT 3",
-        "CANCEL JOB 'x'",
-        "CREATE USER u WITH PASSWORD 'p'",
-        "SHOW USERS",
-        "GRANT SELECT ON TABLE t TO u",
-        "REVOKE ALL ON SCHEMA s FROM u",
-        "SHOW GRANTS TO u",
-        "CREATE TOKEN 'name'",
-        "SHOW TOKENS",
-        "CREATE TASK t",
         "EXECUTE IMMEDIATE 'INSERT INTO t VALUES (1)'",
     ],
 )
@@ -406,6 +401,16 @@ def test_not_available_yet(text: str) -> None:
     assert isinstance(error, Unsupported)
     assert "is not available yet" in error.message
     assert error.position is not None
+
+
+def test_target_lag() -> None:
+    created = parse("CREATE DYNAMIC TABLE dt TARGET_LAG = '5 minutes' AS SELECT 1")
+    assert isinstance(created, s.CreateDynamicTable)
+    assert created.target_lag == 300
+    altered = parse("alter dynamic table dt set target_lag = downstream")
+    assert altered == s.AlterDynamicTable(altered.text, ("dt",), s.SetTargetLag("DOWNSTREAM"))
+    assert "the smallest is 1 minute" in fault("ALTER DYNAMIC TABLE dt SET TARGET_LAG = '59 seconds'").message
+    assert "'n unit' or DOWNSTREAM" in fault("ALTER DYNAMIC TABLE dt SET TARGET_LAG = 'soon'").message
 
 
 def test_vacuum_and_describe_job() -> None:
@@ -434,6 +439,21 @@ def test_table_streams() -> None:
     assert parse("DESC TABLE STREAM s") == s.DescribeStream("DESC TABLE STREAM s", ("s",))
     text = "SHOW TABLE STREAMS IN a LIKE 'x%' LIMIT 2"
     assert parse(text) == s.ShowStreams(text, ("a",), "x%", None, 2)
+    text = "SHOW TABLE STREAMS READ BY\nSELECT * FROM s"
+    assert parse(text) == s.ShowStreams(text, read_by=" " * 26 + "\nSELECT * FROM s")
+
+
+@pytest.mark.parametrize(
+    ("text", "moves"),
+    [
+        ("SET move_streams = false", False),
+        ("set MOVE_STREAMS = TRUE", True),
+        ("RESET move_streams", True),
+    ],
+)
+def test_whether_streams_move(text: str, moves: bool) -> None:
+    assert parse(text) == s.SetMoveStreams(text, moves)
+    assert isinstance(parse("SET move_streams.x = 1"), s.SparkStatement)
 
 
 @pytest.mark.parametrize(
@@ -458,7 +478,20 @@ def test_a_table_may_be_called_stream(text: str) -> None:
         ("CREATE TABLE STREAM s ON TABLE t WITH PROPERTIES ('SHOW_INITIAL_ROWS' = 'maybe')", "cannot be 'MAYBE'"),
         ("CREATE TABLE STREAM s ON TABLE t COMMENT 'a' COMMENT 'b'", "expected COMMENT, WITH PROPERTIES"),
         ("ALTER TABLE STREAM s SET NAME 'x'", "expected OFFSET or COMMENT"),
+        ("SET move_streams = sometimes", "expected true or false"),
+        ("SHOW TABLE STREAMS READ BY", "expected a query"),
     ],
 )
 def test_faults_in_statements_about_streams(text: str, message: str) -> None:
     assert message in fault(text).message
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("SHOW FRESHNES", "FRESHNESS"), ("show vcluster", "VCLUSTERS"), ("SHOW JOB", "JOBS")]
+)
+def test_a_slip_in_what_to_show(text: str, meant: str) -> None:
+    """Told as what it is, also to those who may not run what nobody knows."""
+    with pytest.raises(SyntaxFault) as caught:
+        parse(text)
+    assert caught.value.hint == f"Did you mean SHOW {meant}?"
+    assert isinstance(parse("SHOW USER FUNCTIONS"), s.SparkStatement)

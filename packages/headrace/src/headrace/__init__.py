@@ -11,17 +11,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.engine import Lake, open
+    from headrace.engine import Lake
+    from headrace.opening import connect, open
     from headrace.result import Result
 
-__all__ = ["Lake", "Result", "open"]
+__all__ = ["Lake", "Result", "connect", "open"]
 __version__ = "0.1.0"
+
+_HOMES = {"Lake": "engine", "Result": "result", "connect": "opening", "open": "opening"}
 
 
 def __getattr__(name: str) -> Any:
     """The public names, loaded when first used: `headrace --help` and make's look for Java must not wait for Arrow."""
-    if name in __all__:
-        from headrace import engine, result
+    if name in _HOMES:
+        from importlib import import_module
 
-        return getattr(result if name == "Result" else engine, name)
+        return getattr(import_module(f"headrace.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")

@@ -78,7 +78,7 @@ def run_demo(path: Path, *, rows: int, console: Console | None = None) -> None:
     """Run the tutorial in a lake of its own at `path` and leave the lake there."""
     from rich.console import Console
 
-    import headrace
+    from headrace.engine import open as open_embedded
 
     console = console or Console(highlight=False)
     folder = path.absolute()
@@ -89,7 +89,7 @@ def run_demo(path: Path, *, rows: int, console: Console | None = None) -> None:
     )
     with _busy(console, "Starting Spark"):
         # A short run on little data: the JVM's second compiler would cost more time than it saves.
-        lake = headrace.open(folder, spark_settings={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
+        lake = open_embedded(folder, spark_settings={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
     console.print(f"Spark is up after {time.monotonic() - started:.0f} s.", style="dim")
     try:
         _Tutorial(lake, console, rows).run()

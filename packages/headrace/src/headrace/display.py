@@ -1,4 +1,5 @@
-"""Rows as text for people: a table when it fits the screen, one block a row when it does not."""
+"""Rows as text for people: a table when it fits the screen, if need be with its last column wrapped; else one block a
+row."""
 
 from __future__ import annotations
 
@@ -11,9 +12,11 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Protocol, TextIO
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 
 NULL = "NULL"
+_LEAST_VALUE = 16
+"""So much room the values of a list of properties should have before it becomes blocks."""
 
 
 class Rows(Protocol):
@@ -47,7 +50,9 @@ def lines(
     if _is_status(columns, rows):
         yield as_text(rows[0][0])
         return
-    texts = [[as_text(value) for value in row] for row in rows]
+    properties = list(columns) in (["property", "value"], ["item", "value"])
+    # Whether a property that has no value is a NULL or an empty text is the same to whoever reads it.
+    texts = [[NULL if properties and value == "" else as_text(value) for value in row] for row in rows]
     if len(columns) == 1 and any("\n" in row[0] for row in texts):
         # A plan or a script: its own lines are the layout.
         for row in texts:
@@ -56,13 +61,22 @@ def lines(
     cells = [[printable(text.replace("\n", "⏎")) for text in row] for row in texts]
     heads = [printable(column) for column in columns]
     widths = [max(map(cell_len, (head, *column))) for head, *column in zip(heads, *cells, strict=True)]
+    numeric = _numeric(rows, len(columns))
     needed = sum(width + 3 for width in widths) - 1
-    if vertical is None:
-        vertical = width is not None and needed > width
-    if vertical and rows:
+    too_wide = width is not None and needed > width
+    if rows and vertical is None and width is not None and not numeric[-1]:
+        room = width - needed + widths[-1]
+        least = max(cell_len(heads[-1]), _LEAST_VALUE if properties else width // 3)
+        has_lines = properties and any("\n" in row[-1] for row in texts)
+        if room >= least and (too_wide or has_lines):
+            last = [_wrapped(row[-1], room) for row in texts]
+            widths[-1] = max(cell_len(heads[-1]), *(cell_len(part) for parts in last for part in parts))
+            cells = [line for row, parts in zip(cells, last, strict=True) for line in _with_last(row, parts)]
+            too_wide = False
+    if rows and (too_wide if vertical is None else vertical):
         yield from _blocks(heads, texts)
     else:
-        yield from _grid(heads, cells, widths, _numeric(rows, len(columns)))
+        yield from _grid(heads, cells, widths, numeric)
     yield f"({len(rows)} row{'' if len(rows) == 1 else 's'})"
 
 
@@ -112,6 +126,34 @@ def as_json(value: Any) -> str:
     return json.dumps(as_text(value), ensure_ascii=False)
 
 
+def duration(seconds: float | None) -> str:
+    """Short enough for a column, and exact enough to compare with another.
+
+    >>> [duration(s) for s in (0.4, 90, 150, 300, 5400, 90000, 864000, 183845, None)]
+    ['0s', '90s', '2m30s', '5m', '1h30m', '25h', '10d', '2d03h', '']
+    """
+    if seconds is None:
+        return ""
+    whole = int(seconds)
+    if whole < 120:
+        return f"{whole}s"
+    unit, units = (1, "ms") if whole < 3600 else (60, "hm") if whole < 48 * 3600 else (3600, "dh")
+    big, rest = divmod(whole // unit, 24 if units == "dh" else 60)
+    return f"{big}{units[0]}{rest:02d}{units[1]}" if rest else f"{big}{units[0]}"
+
+
+def elapsed(took: timedelta | None) -> str:
+    """How long something took: as `duration`, with what is less than a second.
+
+    >>> [elapsed(timedelta(seconds=s)) for s in (0.0042, 3.25, 75.0, 7200.0)]
+    ['0.00s', '3.2s', '75s', '2h']
+    """
+    if took is None:
+        return ""
+    total = took.total_seconds()
+    return f"{total:.2f}s" if total < 1 else f"{total:.1f}s" if total < 60 else duration(total)
+
+
 def printable(text: str) -> str:
     """Text without characters that could move the cursor or colour the screen.
 
@@ -144,6 +186,29 @@ def _grid(
     yield "+".join("-" * (width + 2) for width in widths)
     for row in cells:
         yield _row(row, widths, numeric)
+
+
+def _with_last(row: Sequence[str], parts: Sequence[str]) -> Iterator[list[str]]:
+    """The row with the first of these as its last cell, and a line for each of the others."""
+    for number, part in enumerate(parts):
+        yield [*(row[:-1] if number == 0 else [""] * (len(row) - 1)), part]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The lines of the text, those that are too long in several: cut at a blank where there is one.
+
+    >>> _wrapped("BEGIN\\n  SELECT count(*) FROM orders;", 16)
+    ['BEGIN', '  SELECT', 'count(*) FROM', 'orders;']
+    """
+    found = []
+    for rest in map(printable, text.split("\n")):
+        while (first := next(iter(chop_cells(rest[: 2 * width], width)), "")) != rest:
+            blank = rest.rfind(" ", 0, len(first) + 1)
+            end = blank if rest[: max(blank, 0)].strip() else max(1, len(first))
+            found.append(rest[:end])
+            rest = rest[end:].lstrip(" ")
+        found.append(rest)
+    return found
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:

@@ -35,6 +35,11 @@ class HeadraceError(Exception):
         what_next = f"\nHint: {self.hint}" if self.hint else ""
         return f"{self.message}{where}{what_next}"
 
+    @property
+    def kept(self) -> str:
+        """All that records have of it, in one text: they have one field for it."""
+        return with_hint(self.message, self.hint)
+
 
 class UserError(HeadraceError):
     """The user can mend this by changing the statement, the settings or the surroundings."""
@@ -62,6 +67,12 @@ class NotAllowed(UserError):
     """A statement that is understood and refused, such as DML on a dynamic table."""
 
     code = "NOT_ALLOWED"
+
+
+class Dangerous(NotAllowed):
+    """A statement that reaches beyond the lake, which a server refuses."""
+
+    code = "UNSAFE"
 
 
 class BadSetting(UserError):
@@ -106,10 +117,71 @@ class EnvironmentFault(UserError):
     code = "ENVIRONMENT"
 
 
+class Forbidden(UserError):
+    """The user is known, and may not do this."""
+
+    code = "FORBIDDEN"
+
+
+class Unauthenticated(UserError):
+    """Nobody knows who asks: no login, a wrong one, or one that has run out."""
+
+    code = "UNAUTHENTICATED"
+
+
+class Cancelled(UserError):
+    """Somebody cancelled the job."""
+
+    code = "CANCELLED"
+
+
+class TimedOut(UserError):
+    """The job ran longer than its virtual cluster allows."""
+
+    code = "TIMED_OUT"
+
+
+class TooBusy(UserError):
+    """A limit is reached; trying again later helps."""
+
+    code = "TOO_BUSY"
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, position: Position | None = None, retry_after: float = 1.0
+    ) -> None:
+        super().__init__(message, hint=hint, position=position)
+        self.retry_after = retry_after
+
+
+class SessionReset(UserError):
+    """Spark was started again under this session: its settings and temporary views are gone. Told once."""
+
+    code = "SESSION_RESET"
+
+
+class ServiceFault(UserError):
+    """The server cannot be reached, or did not answer as a Headrace server does."""
+
+    code = "SERVICE"
+
+
 class RefreshFailed(UserError):
     """A refresh ended FAILED; the table keeps its previous contents."""
 
     code = "REFRESH_FAILED"
+
+
+class TaskFailed(UserError):
+    """A task's Python file or command did not exit with 0."""
+
+    code = "TASK_FAILED"
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, position: Position | None = None, output: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint, position=position)
+        self.output = output
+        """The end of what it printed."""
 
 
 class Unsupported(HeadraceError):
@@ -122,3 +194,36 @@ class Bug(HeadraceError):
     """Something that must never happen did: please report it."""
 
     code = "BUG"
+
+
+_HINT = " Hint: "
+
+
+def with_hint(message: str, hint: str | None) -> str:
+    """What happened and what to do next, in one line of text."""
+    return f"{message}{_HINT}{hint}" if hint else message
+
+
+def split_hint(kept: str) -> tuple[str, str | None]:
+    """Message and hint of a text that `with_hint` made.
+
+    >>> split_hint(with_hint("No such table.", "SHOW TABLES lists them.")), split_hint("No such table.")
+    (('No such table.', 'SHOW TABLES lists them.'), ('No such table.', None))
+    """
+    message, _, hint = kept.rpartition(_HINT) if _HINT in kept else (kept, "", "")
+    return message, hint or None
+
+
+def kind_of(code: str) -> type[HeadraceError] | None:
+    """The class of the errors with this code, for those that come from another process.
+
+    >>> kind_of("NOT_ALLOWED"), kind_of("NO_SUCH_CODE")
+    (<class 'headrace.errors.NotAllowed'>, None)
+    """
+    waiting: list[type[HeadraceError]] = [HeadraceError]
+    while waiting:
+        kind = waiting.pop(0)
+        if kind.code == code:
+            return kind
+        waiting += kind.__subclasses__()
+    return None

@@ -19,6 +19,7 @@ NAMES = (
     "after-intent",
     "after-compute",
     "mid-write",
+    "before-state-tables",
     "after-commit",
     "before-finish",
     "after-finish",
@@ -32,6 +33,15 @@ NAMES = (
     "mid-reading",
     "after-stream-commit",
     "after-offsets",
+    "load-before-spool",
+    "load-after-spool",
+    "load-after-record",
+    "load-after-sequence",
+    "mid-load",
+    "load-after-commit",
+    "load-after-rejects",
+    "load-before-finish",
+    "load-after-finish",
 )
 
 _hits: dict[str, int] = {}

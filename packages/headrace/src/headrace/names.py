@@ -5,16 +5,28 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from headrace.errors import UserError
+from headrace.errors import NotAllowed, UserError
 
 _PART = re.compile(r"`((?:[^`]|``)+)`|([A-Za-z0-9_]+)")
+_BARE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _MAX_PART = 255
+_MAX_PLAIN = 200
+_PLAIN = re.compile(rf"\w{{1,{_MAX_PLAIN}}}", re.ASCII)
 _WORKSPACE_MARK = "__"
 
 
 def quote(identifier: str) -> str:
     """The identifier in backquotes, safe to put into Spark SQL text."""
     return "`" + identifier.replace("`", "``") + "`"
+
+
+def _shown(part: str) -> str:
+    """The part of a name with backquotes where it needs them.
+
+    >>> _shown("orders_2"), _shown("1. load")
+    ('orders_2', '`1. load`')
+    """
+    return part if not part or _BARE.fullmatch(part) else quote(part)
 
 
 def quote_text(value: str) -> str:
@@ -32,7 +44,8 @@ class TableName:
     table: str
 
     def __str__(self) -> str:
-        return f"{self.workspace}.{self.schema}.{self.table}"
+        """As a statement may have it."""
+        return ".".join(map(_shown, (self.workspace, self.schema, self.table)))
 
     def spark(self, home: str) -> str:
         """How Spark knows this table, given the name of the lake's own workspace."""
@@ -107,6 +120,16 @@ def check_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
         if any(ord(character) < 32 for character in part):
             raise UserError(f"The name {part!r} contains a control character.")
     return parts
+
+
+def require_plain(part: str, what: str) -> None:
+    """Refuse a name for something new that Spark's catalog cannot hold, before any of it is made: the name becomes
+    that of a folder."""
+    if not _PLAIN.fullmatch(part):
+        raise NotAllowed(
+            f"'{part}' cannot be the name of a {what}.",
+            hint=f"Use letters without accents, digits and underscores, at most {_MAX_PLAIN} characters.",
+        )
 
 
 def resolve(parts: tuple[str, ...], *, workspace: str, schema: str) -> TableName:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from headrace import running
+
 
 @dataclass(frozen=True)
 class ProgressEvent:
@@ -22,5 +24,6 @@ class Progress:
         self._listeners.append(listener)
 
     def tell(self, text: str, fraction: float | None = None) -> None:
+        running.tell(text, fraction)
         for listener in self._listeners:
             listener(ProgressEvent(text, fraction))

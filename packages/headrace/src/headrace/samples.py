@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from headrace.names import quote_text
 
 if TYPE_CHECKING:
+    from headrace.client.lake import RemoteLake
     from headrace.engine import Lake
 
 SAMPLE_WORKSPACE = "headrace_sample_data"
@@ -67,7 +68,7 @@ class SampleData:
     total: int
 
 
-def create_sample_data(lake: Lake, rows: int, *, seed: int = SEED) -> SampleData:
+def create_sample_data(lake: Lake | RemoteLake, rows: int, *, seed: int = SEED) -> SampleData:
     """Make sure that the sample table exists and has at least this many events."""
     lake.sql(f"CREATE SCHEMA IF NOT EXISTS {SAMPLE_WORKSPACE}.{SAMPLE_SCHEMA}")
     create_events_table(lake, SAMPLE_NAME)
@@ -78,7 +79,7 @@ def create_sample_data(lake: Lake, rows: int, *, seed: int = SEED) -> SampleData
     return SampleData(SAMPLE_NAME, missing, there + missing)
 
 
-def create_events_table(lake: Lake, table: str) -> None:
+def create_events_table(lake: Lake | RemoteLake, table: str) -> None:
     """An empty table for events, unless it is there."""
     lake.sql(
         f"CREATE TABLE IF NOT EXISTS {table} (\n  {COLUMNS}\n) "
@@ -87,7 +88,7 @@ def create_events_table(lake: Lake, table: str) -> None:
 
 
 def append_events(
-    lake: Lake,
+    lake: Lake | RemoteLake,
     table: str,
     rows: int,
     *,
@@ -105,7 +106,14 @@ def append_events(
 
 
 def append_live_events(
-    lake: Lake, table: str, rows: int, *, first: int, seconds: float, now: datetime | None = None, seed: int = SEED
+    lake: Lake | RemoteLake,
+    table: str,
+    rows: int,
+    *,
+    first: int,
+    seconds: float,
+    now: datetime | None = None,
+    seed: int = SEED,
 ) -> int:
     """Append events that happened in the last `seconds` seconds."""
     now = now or datetime.now(timezone.utc)
@@ -181,5 +189,5 @@ def _running_shares() -> list[int]:
     return shares
 
 
-def _count(lake: Lake, table: str) -> int:
+def _count(lake: Lake | RemoteLake, table: str) -> int:
     return int(lake.sql(f"SELECT count(*) FROM {table}").rows[0][0])

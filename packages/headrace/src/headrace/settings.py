@@ -8,6 +8,7 @@ ignores its own prefix for a name with an alias (`schema`).
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import json
 import os
 import re
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
@@ -30,14 +31,18 @@ else:
 
 FILE_NAME = "headrace.toml"
 PREFIX = "HEADRACE_"
-FOREIGN_PREFIXES = ("HEADRACE_JAVA_", "HEADRACE_FAILPOINT", "HEADRACE_TEST_", "HEADRACE_BENCH_")
+FOREIGN_PREFIXES = (
+    "HEADRACE_JAVA_", "HEADRACE_FAILPOINT", "HEADRACE_TEST_", "HEADRACE_BENCH_",
+    "HEADRACE_TASK", "HEADRACE_SCHEDULED_TIME",
+)  # fmt: skip
 """Variables with these beginnings belong to other parts of the program and are no settings."""
 
 _DEFAULT_LAKE = Path("lake")
-_PATHS = frozenset({"path", "warehouse", "jars", "log_file"})
+_PATHS = frozenset({"path", "warehouse", "jars", "log_file", "tls_certificate", "tls_key", "ca_file"})
 _ALIASES = {"schema": "schema_name"}
 _PUBLIC = {field: alias for alias, field in _ALIASES.items()}
 _WORKSPACE = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)*")
+_HOST_PATTERN = re.compile(r"(\*\.)?[A-Za-z0-9_:-]+(\.[A-Za-z0-9_-]+)*")
 _MEMORY = re.compile(r"[1-9][0-9]*[kmgtKMGT]")
 _DATABASE = re.compile(r"sqlite:///.+|postgresql(\+psycopg)?://.*", re.DOTALL)
 _RELATIVE_SQLITE = re.compile(r"sqlite:///(?!/)(?P<path>.+)", re.DOTALL)
@@ -124,12 +129,42 @@ class Settings(BaseModel):
     log_file: Path = Field(default_factory=lambda known: _lake(known) / "logs" / "headrace.log")
     lease_seconds: _Count = 120
     optimisations_off: Annotated[tuple[str, ...], BeforeValidator(_words)] = ()
+    host: str = Field(default="127.0.0.1", min_length=1)
+    port: Annotated[int, BeforeValidator(_whole_number), Field(ge=0, le=65535)] = 8910
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    allow_insecure: bool = False
+    server_hosts: Annotated[tuple[str, ...], BeforeValidator(_words)] = ()
+    trusted_proxies: Annotated[tuple[str, ...], BeforeValidator(_words)] = ()
+    session_idle_seconds: _Count = 3600
+    result_rows_max: _Count = 1_000_000
+    result_bytes_max: _Count = 512 * 1024**2
+    result_bytes_kept: _Count = 2 * 1024**3
+    allow_unsafe_sql: bool = False
+    scheduler: bool = True
+    copy_folders: Annotated[tuple[Path, ...], BeforeValidator(_words)] = ()
+    code_tasks: bool = False
+    smtp_host: str | None = Field(default=None, min_length=1)
+    smtp_port: Annotated[int, BeforeValidator(_whole_number), Field(ge=1, le=65535)] = 587
+    smtp_from: str | None = None
+    smtp_username: str | None = None
+    smtp_password: str | None = Field(default=None, repr=False)
+    smtp_tls: Literal["auto", "starttls", "tls", "off"] = "auto"
+    alert_hosts: Annotated[tuple[str, ...], BeforeValidator(_words)] = ()
+    alert_private_hosts: bool = False
+    service: str = "embedded"
+    username: str | None = None
+    password: str | None = Field(default=None, repr=False)
+    token: str | None = Field(default=None, repr=False)
+    ca_file: Path | None = None
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
 
-    @field_validator("path", "warehouse", "jars", "log_file")
+    @field_validator("path", "warehouse", "jars", "log_file", "tls_certificate", "tls_key", "ca_file")
     @classmethod
-    def _absolute(cls, value: Path) -> Path:
+    def _absolute(cls, value: Path | None) -> Path | None:
+        if value is None:
+            return None
         if "\0" in str(value):
             raise ValueError("a path cannot hold a NUL character")
         if "%" in str(value):
@@ -139,6 +174,24 @@ class Settings(BaseModel):
             return Path(os.path.abspath(value.expanduser()))
         except RuntimeError as error:  # ~someone, who is no user here.
             raise ValueError(f"'{value}' is not a usable path: {error}") from None
+
+    @field_validator("copy_folders")
+    @classmethod
+    def _absolute_folders(cls, value: tuple[Path, ...]) -> tuple[Path, ...]:
+        odd = next((folder for folder in value if not folder.is_absolute() or "\0" in str(folder)), None)
+        if odd is not None:
+            raise ValueError(f"'{odd}' is no absolute path")
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
+            try:
+                ipaddress.ip_network(each)
+            except ValueError:
+                raise ValueError(f"'{each}' is no address; write one as 10.0.0.5 or 10.0.0.0/24") from None
+        return value
 
     @field_validator("database_url")
     @classmethod
@@ -178,6 +231,35 @@ class Settings(BaseModel):
             raise ValueError(f"'{unknown}' is none of {', '.join(OPTIMISATIONS)}")
         return value
 
+    @field_validator("smtp_host")
+    @classmethod
+    def _plain_host(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[A-Za-z0-9._:-]+", value):
+            raise ValueError("must be the name or address of a mail server")
+        return value
+
+    @field_validator("smtp_from")
+    @classmethod
+    def _plain_mailbox(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[^\s@<>,;]+@[^\s@<>,;]+", value):
+            raise ValueError("must be a mail address such as headrace@example.com")
+        return value
+
+    @field_validator("alert_hosts")
+    @classmethod
+    def _plain_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        odd = next((host for host in value if not _HOST_PATTERN.fullmatch(host)), None)
+        if odd is not None:
+            raise ValueError(f"'{odd}' is no host; write one as hooks.example.com or *.example.com")
+        return value
+
+    @field_validator("service")
+    @classmethod
+    def _known_service(cls, value: str) -> str:
+        if value != "embedded" and not re.fullmatch(r"https?://[^/@\s]+/?", value):
+            raise ValueError("must be embedded, or a server's address such as http://127.0.0.1:8910")
+        return value.rstrip("/")
+
     def origin(self, name: str) -> str:
         """Where a setting (or one Spark setting, as `spark_settings.spark.x`) comes from."""
         return self._origins.get(name, "default")
@@ -192,7 +274,9 @@ class Settings(BaseModel):
                     shown = _MASK if _SECRET.search(key) else masked(value)
                     lines.append(Setting(f"{name}.{key}", shown, self.origin(f"{name}.{key}")))
             else:
-                lines.append(Setting(name, masked(str(getattr(self, field))), self.origin(name)))
+                value = getattr(self, field)
+                secret = value is not None and _SECRET.search(name)
+                lines.append(Setting(name, _MASK if secret else masked(str(value)), self.origin(name)))
         return tuple(lines)
 
 

@@ -12,7 +12,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ PATIENCE_SECONDS = 60.0
 
 _MIGRATION_LOCK = 0x48656164  # PostgreSQL's advisory locks have numbers; this is "Head".
 _WRITES = "headrace_writes"
+_UNTIL = "headrace_until"
 _HINTS = (
     (r"locked|busy", "Another program has it open for writing: end it, then try again."),
     (r"disk is full|no space", "Free some disk space, then try again."),
@@ -88,19 +90,26 @@ class Database:
         """What `work` returns, in one transaction; `work` is called again when PostgreSQL went away during it."""
         return self._patiently(lambda: self._once(self._engine, work))
 
-    def write(self, work: Callable[[Connection], Result]) -> Result:
-        """As `read`. An IntegrityError of a statement is passed on: only the caller knows what it means."""
+    def write(self, work: Callable[[Connection], Result], patience: float | None = None) -> Result:
+        """As `read`. An IntegrityError of a statement is passed on: only the caller knows what it means. A caller that
+        can do without the write has a `patience` of its own."""
+        until = time.monotonic() + (self._patience if patience is None else patience)
         if self.is_postgres:
-            return self._patiently(lambda: self._once(self._writing, work))
-        if not self._turn.acquire(timeout=self._patience):
-            raise self._fault(None, "other threads of this process have kept it busy")
+            return self._patiently(lambda: self._once(self._writing, work), until)
+        if not self._turn.acquire(timeout=max(until - time.monotonic(), 0)):
+            raise self._fault(None, "it is locked: other threads of this process have kept it busy")
         try:
-            return self._patiently(lambda: self._once(self._writing, work))
+            return self._patiently(lambda: self._once(self._writing, work, until), until)
         finally:
             self._turn.release()
 
-    def _once(self, engine: Engine, work: Callable[[Connection], Result]) -> Result:
-        with engine.connect() as connection, connection.begin() as transaction:
+    def _once(self, engine: Engine, work: Callable[[Connection], Result], until: float | None = None) -> Result:
+        with engine.connect() as connection:
+            connection.execution_options(**{_UNTIL: until})
+            return self._transaction(connection, work)
+
+    def _transaction(self, connection: Connection, work: Callable[[Connection], Result]) -> Result:
+        with connection.begin() as transaction:
             result = work(connection)
             try:
                 transaction.commit()
@@ -109,9 +118,9 @@ class Database:
                 raise self._fault(error) from error
         return result
 
-    def _patiently(self, attempt: Callable[[], Result]) -> Result:
+    def _patiently(self, attempt: Callable[[], Result], until: float | None = None) -> Result:
         """Try again while PostgreSQL is away. A failed attempt has left nothing behind. (SQLite waits by itself.)"""
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._patience if until is None else until
         pause = 0.05
         while True:
             try:
@@ -189,9 +198,12 @@ def _engine(url: URL, patience: float) -> Engine:
             f"The folder {folder} for the operations database cannot be made: {error.strerror}.",
             hint="Choose another path or database_url, or mend its permissions.",
         ) from error
+    with suppress(OSError):  # SQLite itself says what is wrong.
+        # Hashes of passwords are in it; SQLite gives its files beside this one the same mode.
+        os.close(os.open(str(url.database), os.O_RDWR | os.O_CREAT, 0o600))
     engine = create_engine(url, connect_args={"timeout": patience}, pool_timeout=max(patience, 1))
     event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
+    event.listen(engine, "begin", partial(_begin_sqlite, patience))
     return engine
 
 
@@ -201,9 +213,13 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.execute("PRAGMA foreign_keys=ON")
 
 
-def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(_WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+def _begin_sqlite(patience: float, connection: Connection) -> None:
+    options = connection.get_execution_options()
+    until = options.get(_UNTIL)
+    # Who has waited for others here waits so much less for SQLite.
+    waits = patience if until is None else max(until - time.monotonic(), 0)
+    connection.exec_driver_sql(f"PRAGMA busy_timeout={int(waits * 1000)}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(_WRITES, False) else "BEGIN")
 
 
 def _use_wal(engine: Engine, patience: float) -> None:

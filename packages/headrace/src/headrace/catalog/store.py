@@ -7,29 +7,38 @@ touches a table's lease or intents first locks that table's row, always in this 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
-from typing import Any, Protocol, TypeVar, get_args
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Protocol, get_args
 
-from pydantic import BaseModel
-from sqlalchemy import Connection, Select, case, delete, func, select, update
+from sqlalchemy import Connection, Select, and_, case, delete, exists, or_, select, update
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import aliased
 
+from headrace.catalog.alerts import AlertStore, IncidentStore
+from headrace.catalog.clusters import ClusterStore
 from headrace.catalog.database import PATIENCE_SECONDS, Database
-from headrace.catalog.models import IntentRow, LeaseRow, RefreshRow, TableRow, VClusterRow, WorkspaceRow
-from headrace.catalog.records import DynamicTable, Intent, RefreshRecord, State
+from headrace.catalog.jobs import JobStore
+from headrace.catalog.loads import LoadStore
+from headrace.catalog.models import IntentRow, LeaseRow, RefreshRow, TableRow, WorkspaceRow, moment, refresh_values, utc
+from headrace.catalog.records import SKIPPED, WAITING, DynamicTable, Intent, RefreshRecord, State
+from headrace.catalog.schedules import MarkStore
 from headrace.catalog.streams import StreamStore
+from headrace.catalog.tasks import RunStore, TaskStore
+from headrace.catalog.users import UserStore
 from headrace.errors import AlreadyExists, Bug, NotFound, RefreshRunning, UserError
 from headrace.names import TableName
 from headrace.plan.nodes import Frozen
 
 KEPT_INTENTS = 100
 FINISHED: tuple[State, ...] = ("SUCCEED", "FAILED")
+STATEMENT, FOLD = "statement", "fold"
+"""How the owner of a lease ends that is no refresh."""
 UNFINISHED: tuple[State, ...] = tuple(state for state in get_args(State) if state not in FINISHED)
 
+_HISTORY_KEPT = timedelta(days=90)
+_IDLE_KEPT = timedelta(days=1)
 _WORKSPACE = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)*")
-
-Record = TypeVar("Record", bound=BaseModel)
 
 
 class Lease(Frozen):
@@ -67,6 +76,15 @@ class Store(CatalogReader):
     def __init__(self, database: Database) -> None:
         self._database = database
         self.streams = StreamStore(database)
+        self.clusters = ClusterStore(database)
+        self.jobs = JobStore(database)
+        self.users = UserStore(database)
+        self.loads = LoadStore(database)
+        self.marks = MarkStore(database)
+        self.tasks = TaskStore(database)
+        self.task_runs = RunStore(database)
+        self.alerts = AlertStore(database)
+        self.incidents = IncidentStore(database)
         self._put_table = database.upsert(TableRow, keep=("fence",))
         self._put_lease = database.upsert(LeaseRow)
         self._put_intent = database.upsert(IntentRow)
@@ -104,7 +122,7 @@ class Store(CatalogReader):
             "workspace": table.workspace,
             "schema_name": table.schema_name,
             "name": table.name,
-            "definition": _utc(table).model_dump_json(),
+            "definition": utc(table).model_dump_json(),
         }
         taken = AlreadyExists(f"The table {table.table_name} exists already.", hint="Drop it or choose another name.")
 
@@ -119,6 +137,23 @@ class Store(CatalogReader):
         except IntegrityError:  # PostgreSQL: another process took the name after we looked.
             raise taken from None
 
+    def change_table(self, table_id: str, change: Callable[[DynamicTable], DynamicTable]) -> DynamicTable:
+        """The definition as `change` makes it from the present one, in one transaction: what another changes meanwhile
+        is not lost. Its name stays."""
+        found = select(TableRow.definition).where(TableRow.id == table_id)
+        put = update(TableRow).where(TableRow.id == table_id)
+
+        def work(connection: Connection) -> DynamicTable:
+            self._lock_table(connection, table_id)
+            text = connection.execute(found).scalar()
+            if text is None:
+                raise dropped(table_id)
+            changed = change(utc(DynamicTable.model_validate_json(text)))
+            connection.execute(put.values(definition=utc(changed).model_dump_json()))
+            return changed
+
+        return self._database.write(work)
+
     def drop_table(self, table_id: str) -> None:
         """Forget the definition, its lease and its intents; its history stays."""
         self._database.write(lambda connection: connection.execute(delete(TableRow).where(TableRow.id == table_id)))
@@ -127,7 +162,7 @@ class Store(CatalogReader):
 
     def acquire_lease(self, table_id: str, owner: str, seconds: float, now: datetime) -> int:
         """Take the table's lease and return its fencing number; a lease that has run out is taken over."""
-        now = _moment(now)
+        now = moment(now)
         # At least the time in milliseconds: so numbers also grow when the database was deleted or restored from a
         # backup, or the table dropped and put back.
         floor = int(now.timestamp() * 1000)
@@ -137,11 +172,13 @@ class Store(CatalogReader):
         def work(connection: Connection) -> int:
             fencing = connection.execute(take).scalar()
             if fencing is None:
-                raise NotFound(f"There is no dynamic table with id {table_id}.", hint="It may have been dropped.")
+                raise dropped(table_id)
             held = self._read_lease(connection, table_id)
             if held is not None and held.expires_at > now:
+                is_refresh = not held.owner.endswith((f"/{STATEMENT}", f"/{FOLD}"))
+                what = "A refresh of this table is running" if is_refresh else "This table is being changed or folded"
                 raise RefreshRunning(
-                    f"A refresh of this table is running: {held.owner}, since {_shown(held.acquired_at)}, "
+                    f"{what}: {held.owner}, since {_shown(held.acquired_at)}, "
                     f"with a lease until {_shown(held.expires_at)}.",
                     hint="Wait for it to end. If its process is gone, the lease runs out by itself.",
                 )
@@ -156,7 +193,7 @@ class Store(CatalogReader):
         renew = (
             update(LeaseRow)
             .where(LeaseRow.table_id == table_id, LeaseRow.fencing == fencing)
-            .values(expires_at=_moment(now) + timedelta(seconds=seconds))
+            .values(expires_at=moment(now) + timedelta(seconds=seconds))
         )
         return self._database.write(lambda connection: connection.execute(renew).rowcount == 1)
 
@@ -221,7 +258,7 @@ class Store(CatalogReader):
         """Write or replace the record of an unfinished refresh; a finished one is left as it is."""
         if record.state in FINISHED:
             raise Bug(f"start_refresh was given the finished refresh {record.job_id}.")
-        values = _refresh_values(record)
+        values = refresh_values(record)
         self._database.write(lambda connection: connection.execute(self._put_unfinished, values))
 
     def finish_refresh(
@@ -235,7 +272,7 @@ class Store(CatalogReader):
         the lease (table id, fencing number). A lease lost meanwhile is left to its new holder."""
         if record.state not in FINISHED:
             raise Bug(f"finish_refresh was given the unfinished refresh {record.job_id} ({record.state}).")
-        values = _refresh_values(record)
+        values = refresh_values(record)
 
         def work(connection: Connection) -> None:
             for table_id in sorted({pair[0] for pair in (settle, release) if pair is not None}):
@@ -265,6 +302,17 @@ class Store(CatalogReader):
             wanted = wanted.where(RefreshRow.table_id == table_id)
         return self._refreshes(wanted if limit is None else wanted.limit(limit))
 
+    def latest_refreshes(self, *, took_all: bool = False) -> dict[str, RefreshRecord]:
+        """The newest refresh of each table, by the table's id; or the newest that took all there was."""
+        # The index has each table's newest first: one step for each, however long the history is; of a table that
+        # waits for others, one for each refresh of the last day at most.
+        other = aliased(RefreshRow)
+        newest = select(other.job_id).where(other.table_id == TableRow.id)
+        newest = newest.where(_took_all(other)) if took_all else newest
+        newest = newest.order_by(other.start_time.desc(), other.job_id.desc()).limit(1)
+        wanted = select(RefreshRow.payload).join(TableRow, RefreshRow.job_id == newest.scalar_subquery())
+        return {record.table_id: record for record in self._refreshes(wanted)}
+
     def refresh(self, job_id: str) -> RefreshRecord | None:
         return next(iter(self._refreshes(select(RefreshRow.payload).where(RefreshRow.job_id == job_id))), None)
 
@@ -278,8 +326,26 @@ class Store(CatalogReader):
 
     def prune_history(self, before: datetime) -> int:
         """Delete finished refreshes that started before this time; returns how many."""
-        old = delete(RefreshRow).where(RefreshRow.start_time < _moment(before), RefreshRow.state.in_(FINISHED))
+        old = delete(RefreshRow).where(RefreshRow.start_time < moment(before), RefreshRow.state.in_(FINISHED))
         return self._database.write(lambda connection: connection.execute(old).rowcount)
+
+    def prune(self, now: datetime, jobs: timedelta) -> None:
+        """Delete what is old: jobs and runs of tasks after `jobs`, refreshes that found nothing to do or waited after a
+        day, all others after a quarter of a year."""
+        self.jobs.prune(now - jobs)
+        self.task_runs.prune(now - jobs)
+        self.prune_history(now - _HISTORY_KEPT)
+        newer = aliased(RefreshRow)
+        followed = exists().where(newer.table_id == RefreshRow.table_id, newer.start_time > RefreshRow.start_time)
+        idle = delete(RefreshRow).where(
+            # The newest that took all tells how far the table is behind, the newest that waited what it waits for.
+            or_(followed.where(_took_all(newer)), and_(_waits(RefreshRow), followed.where(_waits(newer)))),
+            RefreshRow.start_time < moment(now - _IDLE_KEPT),
+            RefreshRow.state == "SUCCEED",
+            RefreshRow.payload.contains('"refresh_mode":"NO_DATA"', autoescape=True),
+            ~_was_skipped(RefreshRow),
+        )
+        self._database.write(lambda connection: connection.execute(idle))
 
     # ---- workspaces and virtual clusters
 
@@ -297,10 +363,10 @@ class Store(CatalogReader):
         self._database.write(lambda connection: connection.execute(add, {"name": name.lower()}))
 
     def vclusters(self) -> tuple[str, ...]:
-        return self._names(select(VClusterRow.name).order_by(VClusterRow.name))
+        return self.clusters.names()
 
     def has_vcluster(self, name: str) -> bool:
-        return bool(self._names(select(VClusterRow.name).where(func.lower(VClusterRow.name) == name.lower())))
+        return self.clusters.named(name) is not None
 
     # ---- pieces of transactions
 
@@ -322,7 +388,7 @@ class Store(CatalogReader):
 
     def _definitions(self, wanted: Select[str]) -> list[DynamicTable]:
         rows = self._database.read(lambda connection: connection.execute(wanted).scalars().all())
-        return [_utc(DynamicTable.model_validate_json(row)) for row in rows]
+        return [utc(DynamicTable.model_validate_json(row)) for row in rows]
 
     def _intents(self, wanted: Select[str, bool]) -> list[Intent]:
         rows = self._database.read(lambda connection: connection.execute(wanted).all())
@@ -330,10 +396,14 @@ class Store(CatalogReader):
 
     def _refreshes(self, wanted: Select[str]) -> list[RefreshRecord]:
         rows = self._database.read(lambda connection: connection.execute(wanted).scalars().all())
-        return [_utc(RefreshRecord.model_validate_json(row)) for row in rows]
+        return [utc(RefreshRecord.model_validate_json(row)) for row in rows]
 
     def _names(self, wanted: Select[str]) -> tuple[str, ...]:
         return self._database.read(lambda connection: tuple(connection.execute(wanted).scalars()))
+
+
+def dropped(table_id: str) -> NotFound:
+    return NotFound(f"There is no dynamic table with id {table_id}.", hint="It may have been dropped.")
 
 
 def _named(name: TableName) -> Any:
@@ -342,35 +412,25 @@ def _named(name: TableName) -> Any:
     )
 
 
+def _took_all(row: type[RefreshRow]) -> Any:
+    """As the record's `took_all`."""
+    return and_(row.state == "SUCCEED", ~_waits(row), ~_was_skipped(row))
+
+
+def _waits(row: type[RefreshRow]) -> Any:
+    return row.payload.contains(f'"reason":"{WAITING}', autoescape=True)
+
+
+def _was_skipped(row: type[RefreshRow]) -> Any:
+    return row.payload.contains(f'"technique":"{SKIPPED}"', autoescape=True)
+
+
 def _select_intents(table_id: str) -> Select[str, bool]:
     return select(IntentRow.payload, IntentRow.settled).where(IntentRow.table_id == table_id)
 
 
 def _release(table_id: str, fencing: int) -> Any:
     return delete(LeaseRow).where(LeaseRow.table_id == table_id, LeaseRow.fencing == fencing)
-
-
-def _refresh_values(record: RefreshRecord) -> Mapping[str, Any]:
-    record = _utc(record)
-    return {
-        "job_id": record.job_id,
-        "table_id": record.table_id,
-        "start_time": record.start_time,
-        "state": record.state,
-        "payload": record.model_dump_json(),
-    }
-
-
-def _moment(value: datetime) -> datetime:
-    if value.tzinfo is None:
-        raise Bug(f"The time {value.isoformat()} has no time zone.")
-    return value.astimezone(timezone.utc)
-
-
-def _utc(record: Record) -> Record:
-    """The record with every time in UTC."""
-    times = {name: _moment(value) for name, value in record if isinstance(value, datetime)}
-    return record.model_copy(update=times) if times else record
 
 
 def _shown(moment: datetime) -> str:

@@ -6,7 +6,7 @@ import sys
 import traceback
 from typing import TextIO
 
-from headrace.errors import BadSetting, EnvironmentFault, HeadraceError, LakeLocked
+from headrace.errors import BadSetting, EnvironmentFault, HeadraceError, LakeLocked, ServiceFault
 
 OK = 0
 FAILED = 1
@@ -16,14 +16,14 @@ LOCKED = 4
 INTERRUPTED = 130
 
 EXIT_CODES = """Exit codes: 0 all went well; 1 a statement failed, or verify found a difference; 2 wrong usage;
-3 the environment (Java, jars, disk, database) is not as it must be; 4 another process has the lake open;
+3 the environment (Java, jars, disk, database, server) is not as it must be; 4 another process has the lake open;
 130 interrupted."""
 
 
 def exit_code(error: BaseException) -> int:
     if isinstance(error, LakeLocked):
         return LOCKED
-    if isinstance(error, EnvironmentFault):
+    if isinstance(error, (EnvironmentFault, ServiceFault)):
         return ENVIRONMENT
     if isinstance(error, BadSetting):
         return WRONG_USAGE

@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from headrace.cli import faults
-from headrace.cli.commands import demo, doctor, sample_data, shell, sql, tables
+from headrace.cli.commands import demo, doctor, down, sample_data, shell, sql, status, tables, top, up
 from headrace.errors import HeadraceError
 
 app = typer.Typer(
@@ -30,6 +30,10 @@ app.command("refresh")(tables.refresh)
 app.command("history")(tables.history)
 app.command("explain")(tables.explain)
 app.command("verify")(tables.verify)
+app.command("top")(top.top)
+app.command("up")(up.up)
+app.command("status")(status.status)
+app.command("down")(down.down)
 app.command("doctor")(doctor.doctor)
 app.command("sample-data")(sample_data.sample_data)
 app.command("demo")(demo.demo)

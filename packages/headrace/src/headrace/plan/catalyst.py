@@ -130,7 +130,9 @@ def _check_sources(analyzed: Any, binding: Binding) -> None:
         node = waiting.pop()
         if kind(node) == "View":
             identifier = node.desc().identifier()
-            if f"{identifier.database().get()}.{identifier.table()}".lower() in dynamic:
+            name = f"{identifier.database().get()}.{identifier.table()}".lower()
+            if name in dynamic:
+                read[name] += 1
                 continue
         if kind(node) == "LogicalRelation":
             read[table_name(node) or str(node.simpleString(1))] += 1

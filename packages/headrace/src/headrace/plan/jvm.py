@@ -17,11 +17,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import ParseException
 from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.errors import NotFound, Position, QueryFailed, SyntaxFault, UserError
 
 CATALYST = "org.apache.spark.sql.catalyst"
+_LONGEST = 5000
+"""Of an error's message: a statement decides how long it is."""
 
 
 class Jvm:
@@ -59,12 +61,23 @@ class Jvm:
         value = row.get(place, type_of)
         return str(self.catalyst.expressions.Literal(value, type_of).sql())
 
+    def function_identifier(self, name: str, place: str = "builtin") -> Any:
+        """How the session's registries know a function that is built in (or, in `session`, made there)."""
+        some = self.root.scala.Option.apply
+        return self.catalyst.FunctionIdentifier(name, some(place), some("system"))
+
     def seq(self, values: Sequence[Any]) -> Any:
         """A Scala sequence."""
         array = self.root.java.util.ArrayList()
         for value in values:
             array.add(value)
         return self.root.PythonUtils.toSeq(array)
+
+
+def rows_of(spark: SparkSession, analysed: Any) -> DataFrame:
+    """A resolved plan in a session, which need not be the one that resolved it; a command runs now."""
+    jvm = Jvm(spark)
+    return DataFrame(jvm.root.org.apache.spark.sql.classic.Dataset.ofRows(jvm.session, analysed), spark)
 
 
 def cloned(spark: SparkSession) -> SparkSession:
@@ -142,7 +155,7 @@ def spark_message(error: PySparkException) -> str:
 
 def short_message(error: PySparkException) -> str:
     """Spark's message without error class, SQLSTATE, position, query and plan."""
-    text = spark_message(error).strip()
+    text = spark_message(error)[:_LONGEST].strip()
     text = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", text)
     text = re.split(r"\s*SQLSTATE: |;?\s+line \d+ pos \d+|\n\s*\n|\n== SQL", text)[0]
     return text.strip()

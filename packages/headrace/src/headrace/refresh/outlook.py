@@ -52,11 +52,12 @@ class Lookout:
         without."""
         stored = read_stored(self._logs, table)
         old = stored.note.frontier if stored.note is not None else None
-        choice = choose([self._offer(table.query, index) for index in range(len(table.query.sources))])
+        offers = [self._offer(table.query, index) for index in range(len(table.query.sources))]
+        choice = choose(offers)
         if choice.disagreement is not None:
             decision = decide(table, stored, (), today=today, disagreement=choice.disagreement)
             return Outlook(stored, decision, old, ())
-        facts = tuple(self._facts(table.query, index, old, choice) for index in range(len(table.query.sources)))
+        facts = tuple(self._facts(table.query, index, old, choice, offer) for index, offer in enumerate(offers))
         said = redefined(self._spark, table.query.definitions) or self._other_limit(table.query)
         decision = decide(table, stored, facts, today=today, redefined=said)
         if has_choice(table, decision) and CHOICE_BY_COST not in off:
@@ -123,7 +124,7 @@ class Lookout:
             )
         return Offer(identity, source.name, newest.version, is_dynamic=True, candidates=candidates)
 
-    def _facts(self, query: Query, index: int, old: Frontier | None, choice: Choice) -> SourceFacts:
+    def _facts(self, query: Query, index: int, old: Frontier | None, choice: Choice, offer: Offer) -> SourceFacts:
         source = query.sources[index]
         snapshot = self._logs.snapshot(source.path)
         dynamic = source.kind == "dynamic"
@@ -138,7 +139,19 @@ class Lookout:
         if before is not None:
             found = self._logs.commits(source.path, before.version, new.version)
             commits = None if found is None else tuple(as_source(c) if dynamic else c for c in found)
-        return SourceFacts(source.name, dynamic, before, new, commits, dynamic or snapshot.tracks_changes)
+        newer = new.version < offer.newest and (not dynamic or self._changed_after(source.path, new.version))
+        return SourceFacts(source.name, dynamic, before, new, commits, dynamic or snapshot.tracks_changes, newer)
+
+    def _changed_after(self, path: str, version: int) -> bool:
+        """Whether a dynamic table's rows changed after this version. Its newest ones may only have carried on which
+        versions it contains."""
+        for look in (self._logs.recent, self._logs.history):
+            for commit in look(path):
+                if commit.version <= version:
+                    return False
+                if as_source(commit).changes != "none":
+                    return True
+        return True
 
 
 def _frontier(table: DynamicTable, facts: tuple[SourceFacts, ...], choice: Choice, today: str) -> Frontier:

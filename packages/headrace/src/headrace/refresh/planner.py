@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from headrace.catalog.records import DynamicTable, SourceVersion
+from headrace.catalog.records import ASKED_FOR, WAITING, DynamicTable, SourceVersion
 from headrace.errors import UserError
 from headrace.ivm.layout import grouped_root
 from headrace.ivm.sources import SourceRange
@@ -31,6 +31,8 @@ class SourceFacts:
     commits: tuple[Commit, ...] | None
     """Between the two versions; None when the log no longer has them all."""
     tracks_changes: bool
+    newer_rows: bool = False
+    """Whether rows changed after the new version, which the tables upstream do not agree on yet."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,10 @@ def decide(
     checks.append(Check("the table is loaded and its frontier is known", loaded))
     if disagreement is not None:
         checks.append(Check("the tables upstream agree on their common sources", False))
-        if stored.note is None or table.stale_reason is not None or stored.note.generation != table.generation:
+        is_stale = table.stale_reason not in (None, ASKED_FOR)
+        if stored.note is None or is_stale or stored.note.generation != table.generation:
             raise UserError(f"{table.table_name} cannot be loaded: {disagreement}")
-        return Decision("NO_DATA", f"Waiting: {disagreement}", ranges, tuple(checks))
+        return Decision("NO_DATA", f"{WAITING}{disagreement}", ranges, tuple(checks))
     if stored.note is None:
         return full(f"The frontier is unknown: {stored.distrust}." if stored.distrust else "First load.")
     if table.stale_reason is not None:
@@ -116,7 +119,8 @@ def decide(
 
     behind = next((f for f in facts if f.old is not None and f.new.version < f.old.version), None)
     if behind is not None:
-        return Decision("NO_DATA", f"Waiting: {behind.name} has no newer version that agrees.", ranges, tuple(checks))
+        reason = f"{WAITING}{behind.name} has no newer version that agrees."
+        return Decision("NO_DATA", reason, ranges, tuple(checks))
     new_day = table.query.uses_current_date and stored.note.frontier.date != today
     changed = any(source.changed for source in ranges)
     checks.append(Check("a source has changes", changed))
@@ -125,8 +129,8 @@ def decide(
         if moved:
             # Nothing to compute, but what is upstream of the source moved: tables downstream that compare frontiers
             # must see it.
-            return Decision("INCREMENTAL", "Only the frontier moves.", ranges, tuple(checks))
-        return Decision("NO_DATA", None, ranges, tuple(checks))
+            return Decision("INCREMENTAL", _waiting(facts) or "Only the frontier moves.", ranges, tuple(checks))
+        return Decision("NO_DATA", _waiting(facts), ranges, tuple(checks))
     if table.refresh_mode == "FULL":
         return full("REFRESH_MODE is FULL.")
     if table.query.plan is None:
@@ -142,7 +146,7 @@ def decide(
         reason = _unreadable(fact, checks)
         if reason is not None:
             return full(reason)
-    return Decision("INCREMENTAL", None, ranges, tuple(checks))
+    return Decision("INCREMENTAL", _waiting(facts), ranges, tuple(checks))
 
 
 def _moves_by_row(plan: Plan) -> bool:
@@ -152,6 +156,16 @@ def _moves_by_row(plan: Plan) -> bool:
         return moves_by_row(plan.root)
     above = [text for node in grouped.finish for text in own_texts(node)]
     return moves_by_row(grouped.aggregate) and not any(map(names_date, above))
+
+
+def _waiting(facts: tuple[SourceFacts, ...]) -> str | None:
+    """That there are rows which cannot be taken yet, and who has to be refreshed first; None when there are none."""
+    newer = [fact.name for fact in facts if fact.newer_rows]
+    if not newer:
+        return None
+    behind = [fact.name for fact in facts if fact.is_dynamic and not fact.newer_rows] or ["a table upstream"]
+    have, were = "has" if len(newer) == 1 else "have", "was" if len(behind) == 1 else "were"
+    return f"{WAITING}{', '.join(newer)} {have} newer rows, and {', '.join(behind)} {were} not refreshed from them yet."
 
 
 def _range(fact: SourceFacts) -> SourceRange:

@@ -18,7 +18,7 @@ INTERRUPTED = "The process ended before this refresh was committed; the table ke
 
 def settle_unfinished(store: Store, logs: DeltaLogs, now: datetime) -> list[RefreshRecord]:
     """Give every unfinished refresh its end and free every lease: the caller holds the lake, so nobody is at work."""
-    settled = [_settle(store, logs, record, now) for record in store.unfinished()]
+    settled = [settle(store, logs, record, now) for record in store.unfinished()]
     for table in store.tables():
         lease = store.lease(table.id)
         if lease is not None:
@@ -26,7 +26,7 @@ def settle_unfinished(store: Store, logs: DeltaLogs, now: datetime) -> list[Refr
     return settled
 
 
-def _settle(store: Store, logs: DeltaLogs, record: RefreshRecord, now: datetime) -> RefreshRecord:
+def settle(store: Store, logs: DeltaLogs, record: RefreshRecord, now: datetime) -> RefreshRecord:
     table = store.table_by_id(record.table_id)
     intent = next((i for i in store.intents(record.table_id) if i.job_id == record.job_id), None)
     note = _note(logs, table) if table is not None else None

@@ -5,34 +5,44 @@ A crash at any point leaves either the old or the new version; `recovery.py` fin
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
-import uuid
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace import failpoints
+from headrace import failpoints, running
 from headrace.catalog.records import (
     DynamicTable,
     Intent,
+    Occasion,
     Profile,
     RefreshRecord,
     StepProfile,
-    Trigger,
 )
-from headrace.catalog.store import Store
-from headrace.errors import HeadraceError, NotFound, RefreshFailed, UserError
+from headrace.catalog.store import FOLD, Store, dropped
+from headrace.compute.jobs import new_job_id
+from headrace.errors import (
+    EnvironmentFault,
+    HeadraceError,
+    NotFound,
+    RefreshFailed,
+    RefreshRunning,
+    UserError,
+    with_hint,
+)
 from headrace.ivm.layout import VISIBLE, layout_of, schema_text
 from headrace.ivm.sources import SourceRange
 from headrace.ivm.stages import Stages, Uncertain, state_key
-from headrace.names import TableName
 from headrace.optimisations import SMALL_COMMITS
 from headrace.plan.nodes import Aggregate
 from headrace.progress import Progress
@@ -40,7 +50,7 @@ from headrace.refresh import compute
 from headrace.refresh.cost import insert_only
 from headrace.refresh.counts import Counts, counted_note
 from headrace.refresh.fold import clustered, fold, fold_is_due, partition_columns
-from headrace.refresh.lease import held_lease
+from headrace.refresh.lease import PATIENCE_SECONDS, held_lease
 from headrace.refresh.outlook import SOURCE_GONE, Lookout, Outlook
 from headrace.refresh.profile import inputs_of, steps_of, total, with_reads
 from headrace.refresh.states import StateTables
@@ -50,9 +60,23 @@ from headrace.storage.delta import DeltaLogs, require_sequence
 from headrace.storage.errors import short_message
 from headrace.storage.meter import Meter
 from headrace.storage.scans import scans_of
+from headrace.storage.spark import java_process_has_ended
 
+BY_HAND = Occasion()
 KEEP_ROWS = "KEEP_ROWS"
 """The technique of a replaced query that took over the stored rows."""
+JAVA_ENDED = "Spark's Java process ended while this ran."
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _End:
+    """The end of a refresh: what the operations database is told of it, in one transaction."""
+
+    record: RefreshRecord
+    settle: tuple[str, int] | None
+    release: tuple[str, int]
 
 
 class Runner:
@@ -72,8 +96,11 @@ class Runner:
         zone: ZoneInfo,
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         off: frozenset[str] = frozenset(),
+        definition: Callable[[str], DynamicTable | None] | None = None,
     ) -> None:
+        """`definition` gives a table as it is now, by its id; unless told otherwise, from the operations database."""
         self.off = off
+        self._definition = definition or store.table_by_id
         self.spark = spark
         self._store = store
         self._logs = logs
@@ -87,6 +114,9 @@ class Runner:
         self._wanted_states: dict[str, list[Aggregate]] = {}
         """Of each table, the inner aggregates whose groups the last refresh would have liked to find."""
         self._clock = clock
+        self._unwritten: dict[str, _End] = {}
+        """By job id, the ends that the operations database did not take: its disk was full, say."""
+        self._unwritten_lock = threading.Lock()
 
     # ------------------------------------------------------------------ looking
 
@@ -100,48 +130,83 @@ class Runner:
     # ------------------------------------------------------------------ doing
 
     def refresh(
-        self, table: DynamicTable, trigger: Trigger = "MANUAL", before: DynamicTable | None = None
+        self, table: DynamicTable, occasion: Occasion = BY_HAND, before: DynamicTable | None = None
     ) -> RefreshRecord:
-        """Move the table to the newest frontier; or, where it can take over the rows it has from `before`, itself with
-        another query, only do that. Raises RefreshFailed, with the history row written, when it cannot."""
+        """Move the table to the newest frontier. With `before`, the table as it was with another query, this definition
+        takes that one's place, all of it or nothing; where it can take over the rows it has, it only does that. Raises
+        RefreshFailed, with the history row written, when it cannot."""
         failpoints.reach("refresh-start")
+        self.settle_unwritten()
         started = self._clock()
-        job_id = new_job_id(started)
-        record = RefreshRecord(
-            job_id=job_id,
-            table_id=table.id,
-            workspace=table.workspace,
-            schema_name=table.schema_name,
-            name=table.name,
-            vcluster=table.vcluster,
-            start_time=started,
-            state="RUNNING",
-            trigger=trigger,
-            suspended_reason=table.suspended_reason,
-            source_tables=tuple(TableName(s.workspace, s.schema_name, s.table) for s in table.query.sources),
-        )
+        job = running.current()
+        job_id = (job.take_id() if job is not None else None) or new_job_id(started)
+        record = RefreshRecord.begun(table, occasion, job_id=job_id, at=started)
         no_data = self._if_nothing_to_do(table, record)
         if no_data is not None:
+            self._store.record_no_data(no_data)
             return no_data
-        with held_lease(self._store, table.id, f"{self._owner}/{job_id}", self._lease_seconds, self._clock) as fencing:
+        owner = f"{self._owner}/{job_id}"
+        with held_lease(
+            self._store, table.id, owner, self._lease_seconds, self._clock, patience=PATIENCE_SECONDS
+        ) as fencing:
             failpoints.reach("after-lease")
             try:
-                finished = self._refresh(table, record, fencing, before)
+                with nullcontext() if before is None else self._in_place_of(before, table):
+                    finished = self._refresh(self._present(table), record, fencing, before)
             except Exception as error:
-                reason = error.message if isinstance(error, HeadraceError) else short_message(error)
-                failed = record.model_copy(
-                    update={"state": "FAILED", "end_time": self._clock(), "error_message": reason}
-                )
-                self._store.finish_refresh(failed, release=(table.id, fencing))
-                hint = error.hint if isinstance(error, HeadraceError) else None
-                if isinstance(error, NotFound):
+                stopped = None if job is None else job.stopped
+                told = stopped or error
+                reason = _reason(told)
+                hint = told.hint if isinstance(told, HeadraceError) else None
+                if isinstance(told, NotFound):
                     hint = hint or SOURCE_GONE
+                kept = with_hint(reason, hint)
+                failed = record.model_copy(update={"state": "FAILED", "end_time": self._clock(), "error_message": kept})
+                end = _End(failed, None, (table.id, fencing))
+                try:
+                    self._finish(end)
+                except (EnvironmentFault, OSError):
+                    _log.exception("The end of the refresh %s is written later.", job_id)
+                running.require_wanted()
                 raise RefreshFailed(f"The refresh of {table.table_name} failed: {reason}", hint=hint) from error
             sequence = finished.profile.sequence
             settled = None if sequence is None else (table.id, sequence)
-            self._store.finish_refresh(finished, settle=settled, release=(table.id, fencing))
+            self._finish(_End(finished, settled, (table.id, fencing)))
         failpoints.reach("after-finish")
         return finished
+
+    def idle(self, table: DynamicTable, occasion: Occasion) -> RefreshRecord | None:
+        """The record of a refresh that finds nothing new, for the caller to write down; None when there is something
+        to do, or to tell."""
+        self.settle_unwritten()
+        now = self._clock()
+        return self._if_nothing_to_do(table, RefreshRecord.begun(table, occasion, job_id=new_job_id(now), at=now))
+
+    def settle_unwritten(self) -> None:
+        """Write the ends of refreshes that the operations database would not take before. Where it still does not, they
+        wait for the next call."""
+        if not self._unwritten:
+            return
+        with self._unwritten_lock:
+            for job_id, end in list(self._unwritten.items()):
+                try:
+                    self._store.finish_refresh(end.record, settle=end.settle, release=end.release)
+                except (EnvironmentFault, OSError) as error:
+                    _log.warning("The end of the refresh %s still cannot be written: %s", job_id, error)
+                    return
+                except Exception:
+                    del self._unwritten[job_id]
+                    raise
+                del self._unwritten[job_id]
+
+    def _finish(self, end: _End) -> None:
+        """Write the end of a refresh, or keep it for later and raise."""
+        try:
+            self._store.finish_refresh(end.record, settle=end.settle, release=end.release)
+        except (EnvironmentFault, OSError):
+            with self._unwritten_lock:
+                self._unwritten[end.record.job_id] = end
+            raise
 
     def _if_nothing_to_do(self, table: DynamicTable, record: RefreshRecord) -> RefreshRecord | None:
         """The NO_DATA record, when that is what a first look shows: no lease, no Spark, one small transaction."""
@@ -151,9 +216,7 @@ class Runner:
             return None  # The same under the lease, where the failure is recorded.
         if decision.mode != "NO_DATA":
             return None
-        finished = self._no_data(record, decision.reason)
-        self._store.record_no_data(finished)
-        return finished
+        return self._no_data(record, decision.reason)
 
     def _no_data(self, record: RefreshRecord, reason: str | None) -> RefreshRecord:
         return record.model_copy(
@@ -238,6 +301,38 @@ class Runner:
             }
         )
 
+    def _present(self, table: DynamicTable) -> DynamicTable:
+        """The table as it is defined now, which nobody else changes while the lease is held: this refresh may have
+        waited for long since it was asked for."""
+        present = self._definition(table.id)
+        if present is None:
+            raise dropped(table.id)
+        return present
+
+    @contextmanager
+    def _in_place_of(self, before: DynamicTable, table: DynamicTable) -> Iterator[None]:
+        """The table's definition is the new one; and the one before again if its contents do not come to be."""
+        if self._present(table).generation != before.generation:
+            raise RefreshRunning(
+                f"{table.table_name} was replaced by somebody else meanwhile.", hint="Look at it, then try again."
+            )
+        self._store.change_table(table.id, lambda present: present.with_changes(before, table))
+        try:
+            yield
+        except BaseException:
+            if not self._is_loaded(table):
+                self._store.change_table(table.id, lambda present: present.with_changes(table, before))
+            raise
+
+    def _is_loaded(self, table: DynamicTable) -> bool:
+        """Whether the stored rows are those of this definition."""
+        try:
+            self._logs.forget(table.storage_path)
+            note = read_stored(self._logs, table).note
+        except NotFound:
+            return False
+        return note is not None and note.generation == table.generation
+
     def _kept(self, before: DynamicTable, table: DynamicTable, look: Outlook) -> tuple[Outlook, DataFrame | None]:
         """Storage rows from those of `before`, if they can be had: they stay at its frontier."""
         old = self.outlook(before)
@@ -270,8 +365,8 @@ class Runner:
             error.message = f"{reason} {error.message}"
             error.hint = error.hint or SOURCE_GONE
             raise
-        self._store.put_table(rebound.model_copy(update={"stale_reason": reason}))
         rebound = rebound.model_copy(update={"stale_reason": reason})
+        rebound = self._store.change_table(table.id, lambda present: present.with_changes(table, rebound))
         return rebound, self.outlook(rebound)
 
     def _commit(
@@ -284,8 +379,10 @@ class Runner:
             try:
                 return self._commit_changes(table, look, job_id, sequence)
             except Uncertain as doubt:
+                running.require_wanted()
                 reason = str(doubt)
             except (PySparkException, Py4JJavaError, pa.ArrowException) as error:
+                running.require_wanted()  # What was cancelled is not recomputed whole.
                 reason = f"The changes could not be computed: {short_message(error)}"
             if table.refresh_mode == "INCREMENTAL":
                 reason += " (Recomputed although REFRESH_MODE is INCREMENTAL: the contents must be right.)"
@@ -426,15 +523,16 @@ class Runner:
             new_rows=self._logs.readable(source.path, source.new),
         )
 
-    def tidy(self, table: DynamicTable) -> str | None:
-        """What is better done after a refresh than in it: fold the storage when the policy says so, and look after the
-        state tables. Gives the reason for a fold, None when there was none."""
-        fold_due, wanted = fold_is_due(self._logs, table), self._wanted_states.pop(table.id, [])
+    def tidy(self, table: DynamicTable, *, folds: bool = True) -> str | None:
+        """What is better done after a refresh than in it: fold the storage when the policy says so and `folds` allows
+        it, and look after the state tables. Gives the reason for a fold, None when there was none."""
+        fold_due, wanted = folds and fold_is_due(self._logs, table), self._wanted_states.pop(table.id, [])
         states = StateTables(self.spark, self._logs, table, self._progress)
         if not fold_due and not wanted and not states.need_folding():
             return None
-        with held_lease(self._store, table.id, f"{self._owner}/fold", self._lease_seconds, self._clock) as fencing:
+        with held_lease(self._store, table.id, f"{self._owner}/{FOLD}", self._lease_seconds, self._clock) as fencing:
             reason = None
+            table = self._present(table)
             try:
                 if fold_due:
                     self._progress.tell(f"{table.table_name}: folding its storage")
@@ -450,6 +548,11 @@ class Runner:
         return reason
 
 
-def new_job_id(now: datetime) -> str:
-    """Sorts by time, as people expect of a job list."""
-    return f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}{uuid.uuid4().hex[:8]}"
+def _reason(error: BaseException) -> str:
+    """What the history says of a refresh that failed with this error."""
+    if isinstance(error, HeadraceError):
+        return error.message
+    # Whoever calls a Java process that is gone hears of sockets only.
+    if isinstance(error, (Py4JNetworkError, ConnectionError)) or java_process_has_ended():
+        return JAVA_ENDED
+    return short_message(error)

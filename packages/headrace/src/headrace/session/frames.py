@@ -29,6 +29,7 @@ from headrace.errors import AlreadyExists, BadSetting, EnvironmentFault, NotAllo
 from headrace.names import parse_parts, quote, quote_text
 from headrace.plan.writing import query_of
 from headrace.result import Result
+from headrace.session.building import native
 from headrace.statements import dispatch
 from headrace.statements.context import Context
 from headrace.streams.plans import plan_of
@@ -171,7 +172,7 @@ class DataFrame:
         return lambda *arguments, **named: self._acted(spelled, arguments, named)
 
     def __getitem__(self, item: Any) -> Any:
-        found = self._first[item]
+        found = self._first[native(item)]
         return found if isinstance(found, Column) else self._derived("__getitem__", (item,), {})
 
     def __dir__(self) -> list[str]:
@@ -418,7 +419,7 @@ class Grouped:
 
         def call(*arguments: Any, **named: Any) -> Any:
             def build() -> Any:
-                return getattr(self._build(), spelled)(*arguments, **named)
+                return _called(self._build(), spelled, arguments, named, native)
 
             with told():
                 found = build()
@@ -436,11 +437,11 @@ def _called(
 
 
 def _first_of(value: Any) -> Any:
-    return value._first if isinstance(value, DataFrame) else value
+    return value._first if isinstance(value, DataFrame) else native(value)
 
 
 def _again_of(value: Any) -> Any:
-    return value._again() if isinstance(value, DataFrame) else value
+    return value._again() if isinstance(value, DataFrame) else native(value)
 
 
 def quoted_name(name: str) -> str:

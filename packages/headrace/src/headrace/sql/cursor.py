@@ -174,8 +174,13 @@ class Cursor:
         )
 
     def _part(self, what: str) -> str:
-        if not self.token().is_name:
-            raise self.fault(what)
+        token = self.token()
+        if not token.is_name:
+            fault = self.fault(what)
+            if token.text.startswith('"'):
+                # What stands in it is not repeated: it may be a password.
+                fault.hint = " ".join(filter(None, ('Names stand in back-quotes: `…`, not "…".', fault.hint)))
+            raise fault
         return self.next().value
 
     def _checked(self, parts: tuple[str, ...], start: Token) -> tuple[str, ...]:

@@ -18,19 +18,21 @@ from headrace.sql.statements import (
     Parts,
     RefreshDynamicTables,
     RefreshMode,
+    TargetLag,
     VerifyDynamicTable,
 )
 from headrace.sql.tokens import Kind, Token
-from headrace.sql.unavailable import REFRESH_PARTITION, TARGET_LAG, refuse_part
+from headrace.sql.unavailable import REFRESH_PARTITION, refuse_part
 
 _CREATE_FORM = (
     "CREATE [OR REPLACE] DYNAMIC TABLE [IF NOT EXISTS] name [(column [COMMENT 'c'], …)] [PARTITIONED BY (column, …)] "
     "[CLUSTERED BY (column, …)] [COMMENT 'c'] [PROPERTIES ('k'='v', …)] "
-    "[REFRESH [START WITH ts] [INTERVAL n MINUTE] [VCLUSTER name]] [REFRESH_MODE = AUTO|INCREMENTAL|FULL] AS query"
+    "[REFRESH [START WITH ts] [INTERVAL n MINUTE] [VCLUSTER name]] [REFRESH_MODE = AUTO|INCREMENTAL|FULL] "
+    "[TARGET_LAG = 'n unit' | DOWNSTREAM] AS query"
 )
 _CLAUSE_WORDS = ("PARTITIONED", "CLUSTERED", "COMMENT", "PROPERTIES", "TBLPROPERTIES", "REFRESH", "REFRESH_MODE")
 _SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400}
-_SMALLEST_INTERVAL = 60
+SMALLEST_INTERVAL = 60
 _AMOUNT = re.compile(r"\s*([0-9]{1,9})\s*([A-Za-z]*)\s*")
 
 
@@ -112,17 +114,33 @@ def _target_lag(cursor: Cursor) -> dict[str, Any]:
     return {"target_lag": target_lag(cursor)}
 
 
-def target_lag(cursor: Cursor) -> str:
-    """TARGET_LAG = 'n unit' | DOWNSTREAM, as written but for its quotes."""
-    at = cursor.token()
+def target_lag(cursor: Cursor) -> TargetLag:
+    """TARGET_LAG = 'n unit' | DOWNSTREAM; seconds, or DOWNSTREAM."""
     cursor.expect("TARGET_LAG", "=")
     literal = cursor.token()
-    lag = "DOWNSTREAM" if cursor.accept("DOWNSTREAM") else cursor.string("'n unit' or DOWNSTREAM")
-    amount = _AMOUNT.fullmatch(lag)
-    if lag != "DOWNSTREAM" and (amount is None or _unit_seconds(amount.group(2)) is None):
+    if cursor.accept("DOWNSTREAM"):
+        return "DOWNSTREAM"
+    seconds = seconds_in(cursor.string("'n unit' or DOWNSTREAM"))
+    if seconds is None:
         raise UserError("TARGET_LAG is written as 'n unit' or DOWNSTREAM.", position=cursor.position(literal))
-    refuse_part(TARGET_LAG, cursor, at)
-    return lag
+    if seconds < SMALLEST_INTERVAL:
+        raise UserError(
+            "TARGET_LAG is too short: the smallest is 1 minute.",
+            hint="Write TARGET_LAG = '1 minute', or refresh by hand with REFRESH DYNAMIC TABLE.",
+            position=cursor.position(literal),
+        )
+    return seconds
+
+
+def seconds_in(text: str) -> int | None:
+    """The seconds of `5 minutes`; None when it is no amount of time.
+
+    >>> seconds_in("5 minutes"), seconds_in("1 DAY"), seconds_in("soon")
+    (300, 86400, None)
+    """
+    amount = _AMOUNT.fullmatch(text)
+    unit = None if amount is None else _unit_seconds(amount.group(2))
+    return None if amount is None or unit is None else int(amount.group(1)) * unit
 
 
 def _refresh(cursor: Cursor) -> dict[str, Any]:
@@ -178,7 +196,7 @@ def refresh_interval(cursor: Cursor) -> int:
         raise cursor.fault("SECOND, MINUTE, HOUR or DAY")
     if not unit:
         cursor.next()
-    if count * seconds < _SMALLEST_INTERVAL:
+    if count * seconds < SMALLEST_INTERVAL:
         raise UserError(
             "The refresh interval is too short: the smallest is 1 minute.",
             hint="Write REFRESH INTERVAL 1 MINUTE, or refresh by hand with REFRESH DYNAMIC TABLE.",
@@ -225,7 +243,7 @@ def _query(cursor: Cursor) -> tuple[str, int]:
 
 
 def parse_refresh(cursor: Cursor) -> RefreshDynamicTables:
-    cursor.form = "REFRESH DYNAMIC TABLE name [, …]"
+    cursor.form = "REFRESH DYNAMIC TABLE name [, …] [FULL]"
     cursor.expect("REFRESH", "DYNAMIC", "TABLE")
     names = [cursor.name()]
     while cursor.accept(","):
@@ -235,8 +253,9 @@ def parse_refresh(cursor: Cursor) -> RefreshDynamicTables:
     if cursor.accept("PARTITION"):
         partition = cursor.properties()
         refuse_part(REFRESH_PARTITION, cursor, at)
+    full = cursor.accept("FULL")
     cursor.end()
-    return RefreshDynamicTables(cursor.text, tuple(names), partition)
+    return RefreshDynamicTables(cursor.text, tuple(names), partition, full)
 
 
 def dynamic_table_name(cursor: Cursor, *verbs: str) -> Parts:

@@ -23,8 +23,8 @@ from headrace.sql.statements import (
 
 _ALTER_FORM = (
     "ALTER DYNAMIC TABLE name {SUSPEND | RESUME | SET COMMENT 'c' | SET PROPERTIES (…) | UNSET PROPERTIES (…) "
-    "| SET REFRESH INTERVAL n MINUTE | SET VCLUSTER name | SET REFRESH_MODE = mode | RENAME COLUMN a TO b "
-    "| CHANGE COLUMN a COMMENT 'c' | ADD COLUMN a AS expression}"
+    "| SET REFRESH INTERVAL n MINUTE | SET VCLUSTER name | SET REFRESH_MODE = mode | SET TARGET_LAG = lag "
+    "| RENAME COLUMN a TO b | CHANGE COLUMN a COMMENT 'c' | ADD COLUMN a AS expression}"
 )
 
 
@@ -72,7 +72,7 @@ def _set(cursor: Cursor) -> Action:
         return SetRefreshMode(refresh_mode(cursor))
     if cursor.sees("TARGET_LAG"):
         return SetTargetLag(target_lag(cursor))
-    raise cursor.fault("COMMENT, PROPERTIES, REFRESH INTERVAL, VCLUSTER or REFRESH_MODE")
+    raise cursor.fault("COMMENT, PROPERTIES, REFRESH INTERVAL, VCLUSTER, REFRESH_MODE or TARGET_LAG")
 
 
 def _unset(cursor: Cursor) -> UnsetProperties:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.errors import SyntaxFault
-from headrace.sql import dynamic, dynamic_alter, shows, streams, tables
+from headrace.sql import alerts, compute, copying, dynamic, dynamic_alter, shows, streams, tables, tasks, users
 from headrace.sql.cursor import Cursor
 from headrace.sql.spark_statement import parse_spark
+from headrace.sql.split import statement_end
 from headrace.sql.statements import Statement
 from headrace.sql.tokens import Token, position_at, scan
 from headrace.sql.unavailable import refuse_unavailable
@@ -27,6 +28,37 @@ _STARTS: tuple[tuple[tuple[str, ...], Callable[[Cursor], Statement]], ...] = (
     (("EXPLAIN", "REFRESH"), dynamic.parse_explain_refresh),
     (("EXPLAIN", "INCREMENTAL"), dynamic.parse_explain_incremental),
     (("VERIFY",), dynamic.parse_verify),
+    (("CREATE", "VCLUSTER"), compute.parse_create),
+    (("CREATE", "OR", "REPLACE", "VCLUSTER"), compute.parse_create),
+    (("ALTER", "VCLUSTER"), compute.parse_alter),
+    (("DROP", "VCLUSTER"), compute.parse_drop),
+    (("SUSPEND", "VCLUSTER"), compute.refuse_verb_first),
+    (("RESUME", "VCLUSTER"), compute.refuse_verb_first),
+    (("SUSPEND", "DYNAMIC", "TABLE"), compute.refuse_verb_first),
+    (("RESUME", "DYNAMIC", "TABLE"), compute.refuse_verb_first),
+    (("USE", "VCLUSTER"), compute.parse_use),
+    (("DESC", "VCLUSTER"), compute.parse_describe),
+    (("DESCRIBE", "VCLUSTER"), compute.parse_describe),
+    (("CANCEL",), compute.parse_cancel),
+    (("CREATE", "TASK"), lambda cursor: tasks.parse_create(cursor, parse)),
+    (("CREATE", "OR", "REPLACE", "TASK"), lambda cursor: tasks.parse_create(cursor, parse)),
+    (("ALTER", "TASK"), tasks.parse_alter),
+    (("DROP", "TASK"), tasks.parse_drop),
+    (("EXECUTE", "TASK"), tasks.parse_execute),
+    (("DESC", "TASK"), tasks.parse_describe),
+    (("DESCRIBE", "TASK"), tasks.parse_describe),
+    (("CREATE", "ALERT"), alerts.parse_create),
+    (("CREATE", "OR", "REPLACE", "ALERT"), alerts.parse_create),
+    (("ALTER", "ALERT"), alerts.parse_alter),
+    (("DROP", "ALERT"), alerts.parse_drop),
+    (("CREATE", "USER"), users.parse_create_user),
+    (("CREATE", "OR", "REPLACE", "USER"), users.parse_create_user),
+    (("ALTER", "USER"), users.parse_alter_user),
+    (("DROP", "USER"), users.parse_drop_user),
+    (("GRANT",), users.parse_grant),
+    (("REVOKE",), users.parse_grant),
+    (("CREATE", "TOKEN"), users.parse_create_token),
+    (("DROP", "TOKEN"), users.parse_drop_token),
     (("SHOW",), shows.parse_show),
     (("DESC",), tables.parse_describe),
     (("DESCRIBE",), tables.parse_describe),
@@ -34,6 +66,7 @@ _STARTS: tuple[tuple[tuple[str, ...], Callable[[Cursor], Statement]], ...] = (
     (("VACUUM",), tables.parse_vacuum),
     (("DROP", "TABLE"), tables.parse_drop_table),
     (("DROP", "VIEW"), tables.parse_drop_table),
+    (("COPY", "INTO"), copying.parse_copy),
     (("USE",), tables.parse_use),
     (("CREATE", "SCHEMA"), tables.parse_create_schema),
     (("CREATE", "DATABASE"), tables.parse_create_schema),
@@ -53,6 +86,10 @@ def parse(text: str) -> Statement:
     streams.refuse_bare_stream(cursor)
     if streams.is_about_stream(cursor):
         return streams.parse_stream(cursor)
+    if streams.is_about_moving(cursor):
+        return streams.parse_moving(cursor)
+    if compute.is_about_query_tag(cursor):
+        return compute.parse_query_tag(cursor)
     for words, parser in _STARTS:
         if cursor.sees(*words):
             return parser(cursor)
@@ -65,11 +102,11 @@ def _one_statement(text: str, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
         end -= 1
     if not end:
         raise SyntaxFault("Syntax error: expected a statement, found nothing.", position=position_at(text, 0))
-    for token in tokens[:end]:
-        if token.text == ";":
-            raise SyntaxFault(
-                "Syntax error: expected the end of the statement, found ';'.",
-                hint="Write one statement at a time here; lake.sql and `headrace sql` take several.",
-                position=position_at(text, token.start),
-            )
+    first = statement_end(tokens[:end])
+    if first < end:
+        raise SyntaxFault(
+            "Syntax error: expected the end of the statement, found ';'.",
+            hint="Write one statement at a time here; lake.sql and `headrace sql` take several.",
+            position=position_at(text, tokens[first].start),
+        )
     return tokens[:end]

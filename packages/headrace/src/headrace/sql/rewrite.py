@@ -33,6 +33,19 @@ def _apply(text: str, edits: list[_Edit]) -> str:
     return "".join(pieces) + text[done:]
 
 
+# Words of others
+
+
+def trigger_names(text: str) -> str:
+    """In text about the history of refreshes: the name that others have for what the schedule does, in ours.
+
+    >>> trigger_names("refresh_trigger = 'lh_scheduled' -- not 'LH_SCHEDULED'")
+    "refresh_trigger = 'SYSTEM_SCHEDULED' -- not 'LH_SCHEDULED'"
+    """
+    theirs = [each for each in scan(text) if each.kind is Kind.STRING and each.value.upper() == "LH_SCHEDULED"]
+    return _apply(text, [_Edit(token.start, token.end, "'SYSTEM_SCHEDULED'") for token in theirs])
+
+
 # Names of three parts
 
 

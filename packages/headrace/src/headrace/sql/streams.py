@@ -10,6 +10,7 @@ from headrace.sql.statements import (
     DescribeStream,
     DropStream,
     SetComment,
+    SetMoveStreams,
     SetOffset,
     StreamMode,
 )
@@ -150,6 +151,25 @@ def _alter(cursor: Cursor) -> AlterStream:
     version = cursor.integer("a version number")
     cursor.end()
     return AlterStream(cursor.text, name, SetOffset(version))
+
+
+def is_about_moving(cursor: Cursor) -> bool:
+    """Tells `SET move_streams = …` from a setting of Spark's whose name only begins so."""
+    return (cursor.sees("SET", "MOVE_STREAMS") or cursor.sees("RESET", "MOVE_STREAMS")) and cursor.token(2).text != "."
+
+
+def parse_moving(cursor: Cursor) -> SetMoveStreams:
+    cursor.form = "{SET move_streams = {true | false} | RESET move_streams}"
+    moves = True
+    if cursor.accept("SET"):
+        cursor.expect("MOVE_STREAMS", "=")
+        if not cursor.sees_any("TRUE", "FALSE"):
+            raise cursor.fault("true or false")
+        moves = cursor.next().upper == "TRUE"
+    else:
+        cursor.expect("RESET", "MOVE_STREAMS")
+    cursor.end()
+    return SetMoveStreams(cursor.text, moves)
 
 
 def _drop(cursor: Cursor) -> DropStream:

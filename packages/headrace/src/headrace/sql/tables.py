@@ -33,7 +33,7 @@ def parse_describe(cursor: Cursor) -> Statement:
         return parse_spark(cursor)
     if is_keyword and cursor.sees("HISTORY"):
         return _describe_history(cursor)
-    if cursor.sees("JOB") and cursor.token(1).kind is Kind.STRING:
+    if cursor.sees("JOB") and (cursor.token(1).is_name or cursor.token(1).kind in (Kind.STRING, Kind.NUMBER)):
         return _describe_job(cursor)
     cursor.form = "DESC [TABLE] [EXTENDED] name"
     if cursor.sees("DYNAMIC", "TABLE"):
@@ -59,7 +59,7 @@ def _describe_history(cursor: Cursor) -> DescribeHistory:
 
 
 def _describe_job(cursor: Cursor) -> DescribeJob:
-    cursor.form = "DESC JOB 'id'"
+    cursor.form = "DESC JOB 'id', with the id in quotes; or DESC TABLE job column, for a table of that name"
     cursor.expect("JOB")
     job_id = cursor.string("the job's id in quotes")
     cursor.end()

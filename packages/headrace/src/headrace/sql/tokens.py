@@ -52,8 +52,8 @@ class Token:
 _GAP = re.compile(r"(?:\s+|--(?:\\\n|[^\r\n])*)+")
 _NUMBER = r"(?:\d+\.\d*|\d+|\.\d+)(?:[eE][+-]?\d+)?(?:BD|bd|[LSYFDlsyfd])?(?!\w)"
 _TOKEN = re.compile(
-    r"(?P<STRING>[rR]'[^']*'|[rR]\"[^\"]*\"|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")"
-    r"|(?P<QUOTED>`(?:[^`]|``)*`)"
+    r"(?P<STRING>[rR]'[^']*'|[rR]\"[^\"]*\"|'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'|\"[^\"\\]*(?:(?:\\.|\"\")[^\"\\]*)*\")"
+    r"|(?P<QUOTED>`[^`]*(?:``[^`]*)*`)"
     rf"|(?P<NUMBER>(?a:{_NUMBER}))"
     r"|(?P<WORD>\w+)"
     r"|(?P<SYMBOL>.)",
@@ -108,7 +108,8 @@ def _skip_gap(text: str, offset: int) -> int:
     while True:
         gap = _GAP.match(text, offset)
         offset = gap.end() if gap else offset
-        if not text.startswith("/*", offset):
+        # A hint is no comment: Spark reads what is in it.
+        if not text.startswith("/*", offset) or text.startswith("/*+", offset):
             return offset
         offset = _comment_end(text, offset)
 

@@ -2,67 +2,96 @@
 
 from __future__ import annotations
 
-from headrace.catalog.records import DynamicTable
+from headrace.catalog.records import DynamicTable, suspended_by
 from headrace.errors import AlreadyExists, NotFound, Unsupported
 from headrace.names import quote
 from headrace.plan.query import Query
 from headrace.sql import statements as sql
 from headrace.sql.tokens import scan
+from headrace.statements import failures
 from headrace.statements.checking import check_properties, require_rule, require_vcluster
 from headrace.statements.context import Context
+from headrace.statements.elsewhere import alone
 from headrace.statements.reading import current_database, read, renamed
 from headrace.statements.replacing import replace_query
-from headrace.statements.storing import create_view, save
+from headrace.statements.storing import create_view, keep_beside, set_storage_properties
 
 
 def alter(context: Context, statement: sql.AlterDynamicTable) -> str:
-    """Apply one change of settings; gives the sentence to print."""
+    """Apply one change; gives the sentence to print."""
     table = context.require_dynamic(statement.name)
-    action = statement.action
-    name = table.table_name
-    update: dict[str, object] = {"modified_at": context.clock()}
-    if isinstance(action, sql.Suspend):
-        update |= {"suspended": True, "suspended_reason": "Suspended by the user."}
-        told = f"{name} is suspended: it is refreshed only by hand until it is resumed."
-    elif isinstance(action, sql.Resume):
-        update |= {"suspended": False, "suspended_reason": None}
-        told = f"{name} is resumed."
-    elif isinstance(action, sql.SetComment):
-        update["comment"] = action.comment
-        told = f"The comment of {name} is set."
-    elif isinstance(action, sql.SetProperties):
-        check_properties(action.properties)
-        update["properties"] = {**table.properties, **action.properties}
-        told = f"The properties of {name} are set."
-    elif isinstance(action, sql.UnsetProperties):
-        update["properties"] = {k: v for k, v in table.properties.items() if k not in action.keys}
-        told = f"The properties of {name} are unset."
-    elif isinstance(action, sql.SetInterval):
-        update["interval_seconds"] = action.seconds
-        told = f"{name} refreshes every {action.seconds} seconds."
-    elif isinstance(action, sql.SetVcluster):
-        require_vcluster(context, action.vcluster)
-        update["vcluster"] = action.vcluster.lower()
-        told = f"{name} refreshes on {action.vcluster}."
-    elif isinstance(action, sql.SetRefreshMode):
-        update["refresh_mode"] = action.refresh_mode
-        told = f"The refresh mode of {name} is {action.refresh_mode}."
-    elif isinstance(action, sql.CommentColumn):
-        column = _column(table, action.column)
-        update["column_comments"] = {**table.column_comments, column: action.comment}
-        told = f"The comment of {name}.{column} is set."
-    elif isinstance(action, sql.RenameColumn):
-        return _rename_column(context, table, action)
-    elif isinstance(action, sql.AddColumn):
-        return _add_column(context, table, action)
-    else:
-        raise Unsupported(f"{type(action).__name__} is not available yet.")
-    changed = table.model_copy(update=update)
-    require_rule(changed)
-    save(context, changed)
-    if isinstance(action, sql.SetComment | sql.CommentColumn):
-        create_view(context, changed)
+    if isinstance(statement.action, sql.RenameColumn):
+        return _rename_column(context, table, statement.action)
+    if isinstance(statement.action, sql.AddColumn):
+        return _add_column(context, table, statement.action)
+    if isinstance(statement.action, sql.SetComment | sql.CommentColumn):
+        with alone(context, table):
+            # The view is made anew: of the definition that is there when its turn has come.
+            changed, told = _set(context, table, statement.action)
+            set_storage_properties(context, changed)
+            create_view(context, changed)
+        return told
+    if isinstance(statement.action, sql.Resume):
+        failures.resume(context, table)
+    changed, told = _set(context, table, statement.action)
+    keep_beside(context, changed)
     return told
+
+
+def _set(context: Context, table: DynamicTable, action: sql.Action) -> tuple[DynamicTable, str]:
+    """Change a setting, in the operations database; also while the table is refreshed."""
+    if isinstance(action, sql.SetProperties):
+        check_properties(action.properties)
+    if isinstance(action, sql.SetVcluster):
+        require_vcluster(context, action.vcluster)
+    now = context.clock()
+    told = ""
+
+    def change(present: DynamicTable) -> DynamicTable:
+        nonlocal told
+        update, told = _update(present, action, context.user.name)
+        changed = present.model_copy(update={"modified_at": now, **update})
+        require_rule(changed)
+        return changed
+
+    return context.store.change_table(table.id, change), told
+
+
+def _update(table: DynamicTable, action: sql.Action, user: str) -> tuple[dict[str, object], str]:
+    """The fields that change, and the sentence to print."""
+    name = table.table_name
+    if isinstance(action, sql.Suspend):
+        return (
+            {"suspended": True, "suspended_reason": suspended_by(user)},
+            f"{name} is suspended: it is refreshed only by hand until it is resumed.",
+        )
+    if isinstance(action, sql.Resume):
+        return {"suspended": False, "suspended_reason": None}, f"{name} is resumed."
+    if isinstance(action, sql.SetComment):
+        return {"comment": action.comment}, f"The comment of {name} is set."
+    if isinstance(action, sql.SetProperties):
+        return {"properties": {**table.properties, **action.properties}}, f"The properties of {name} are set."
+    if isinstance(action, sql.UnsetProperties):
+        kept = {key: value for key, value in table.properties.items() if key not in action.keys}
+        return {"properties": kept}, f"The properties of {name} are unset."
+    if isinstance(action, sql.SetInterval):
+        return {"interval_seconds": action.seconds}, f"{name} refreshes every {action.seconds} seconds."
+    if isinstance(action, sql.SetTargetLag):
+        told = (
+            f"{name} refreshes before the dynamic tables that read it."
+            if action.target_lag == "DOWNSTREAM"
+            else f"{name} is kept at most {action.target_lag} seconds behind its sources."
+        )
+        return {"target_lag": action.target_lag}, told
+    if isinstance(action, sql.SetVcluster):
+        return {"vcluster": action.vcluster.lower()}, f"{name} refreshes on {action.vcluster}."
+    if isinstance(action, sql.SetRefreshMode):
+        return {"refresh_mode": action.refresh_mode}, f"The refresh mode of {name} is {action.refresh_mode}."
+    if isinstance(action, sql.CommentColumn):
+        column = _column(table, action.column)
+        comments = {**table.column_comments, column: action.comment}
+        return {"column_comments": comments}, f"The comment of {name}.{column} is set."
+    raise Unsupported(f"{type(action).__name__} is no change of a dynamic table.")
 
 
 def _column(table: DynamicTable, name: str) -> str:
@@ -95,7 +124,8 @@ def _add_column(context: Context, table: DynamicTable, action: sql.AddColumn) ->
     with current_database(context, table.database):
         query = read(context, text, text, 0)
     query = renamed(query, [*(column.name for column in table.query.columns), action.name])
-    _rebuild(context, table, query, {}, f"Column {action.name} was added.")
+    update: dict[str, object] = {"creator": context.user.name}  # In whose name the query reads from now on.
+    _rebuild(context, table, query, update, f"Column {action.name} was added.")
     return f"Column {action.name} is added to {table.table_name}."
 
 

@@ -13,14 +13,21 @@ from pyspark.sql import SparkSession
 
 from headrace.catalog.records import DynamicTable, TableStream
 from headrace.catalog.store import Store
+from headrace.collecting import Limit
+from headrace.compute.clusters import Compute
+from headrace.compute.workers import Workers
 from headrace.errors import NotAllowed, NotFound
 from headrace.ivm.layout import layout_of
+from headrace.loading.loader import Loader
 from headrace.names import TableName, check_parts, quote, resolve, spark_database, split_database
 from headrace.plan.catalyst import Located
 from headrace.plan.jvm import Jvm, cloned
 from headrace.plan.query import OutputColumn, Source
 from headrace.progress import Progress
 from headrace.refresh.runner import Runner
+from headrace.schedule.scheduler import Scheduler
+from headrace.schedule.work import Work
+from headrace.security.roles import Principal
 from headrace.settings import Settings
 from headrace.storage.delta import DeltaLogs, local_path
 from headrace.streams.reading import Streams
@@ -48,7 +55,27 @@ class Context:
     meaning: Mapping[str, str] = field(default_factory=dict)
     """The Spark settings that decide what a query means, as they were when the lake was opened."""
     runner: Runner = None  # type: ignore[assignment]
-    """Set right after: the runner needs this context to read a query again."""
+    """Set right after: the runner needs this context to read a query again. So is what follows."""
+    compute: Compute = None  # type: ignore[assignment]
+    workers: Workers | None = None
+    loads: Loader = None  # type: ignore[assignment]
+    find_scheduler: Callable[[], Scheduler | None] = lambda: None
+    task_work: Callable[[bool], Work] = None  # type: ignore[assignment]
+    """Who runs tasks for one who waits for them, where there is no scheduler; their statements guarded or not."""
+    user: Principal = field(default_factory=lambda: Principal("", "admin", unlimited=True))
+    """In whose name statements run."""
+    guarded: bool = False
+    """Whether statements that reach beyond the lake are refused, as a server does."""
+    vcluster: str = "default"
+    query_tag: str | None = None
+    session_id: str | None = None
+    result_limit: Limit | None = None
+    """How much of a query's rows a client is given; an embedded lake gives all."""
+    reads_hidden: bool = False
+    """Whether a DataFrame of this session reads, through a view, tables that its user may not read."""
+    access_changed: Callable[[str], None] = lambda _: None
+    behind: set[str] = field(default_factory=set)
+    """Tables, by id, whose definition beside the data is older than that in the operations database."""
 
     def __post_init__(self) -> None:
         traces = self.settings.path / "streams"
@@ -59,6 +86,12 @@ class Context:
         other = copy.copy(self)
         other.spark = cloned(self.spark)
         other.streams = self.streams.in_session(other.spark)
+        return other
+
+    def for_user(self, user: Principal) -> Context:
+        """This session in another user's name, to look at what that one may see."""
+        other = copy.copy(self)
+        other.user = user
         return other
 
     @contextmanager
@@ -77,6 +110,11 @@ class Context:
         finally:
             for session, key, present in before:
                 session.conf.set(key, present)
+
+    @property
+    def scheduler(self) -> Scheduler | None:
+        """The lake's, now; None where nothing runs by itself."""
+        return self.find_scheduler()
 
     @property
     def home(self) -> str:

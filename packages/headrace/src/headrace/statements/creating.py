@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import uuid
 from datetime import datetime
 
@@ -10,21 +9,29 @@ from pyspark.errors import PySparkException
 
 from headrace import failpoints
 from headrace.catalog.records import DynamicTable, RefreshRecord
-from headrace.errors import AlreadyExists, NotFound, UserError
-from headrace.names import TableName
+from headrace.errors import AlreadyExists, NotFound, RefreshRunning, UserError
+from headrace.names import TableName, require_plain
 from headrace.plan.query import Query
 from headrace.sql import statements as sql
 from headrace.statements.checking import check_properties, refuse_cycle, require_rule, require_vcluster
 from headrace.statements.context import Context
+from headrace.statements.elsewhere import alone
 from headrace.statements.reading import read, renamed
 from headrace.statements.replacing import replace_query
-from headrace.statements.storing import create_storage, create_view, remove_storage, save, storage_path
+from headrace.statements.storing import (
+    create_storage,
+    create_view,
+    remove_storage,
+    set_storage_properties,
+    storage_path,
+)
 from headrace.storage.errors import short_message
 
 
 def create(context: Context, statement: sql.CreateDynamicTable) -> tuple[DynamicTable, RefreshRecord | None]:
     """The new (or kept, or replaced) table, and the record of its load when there was one."""
     name = context.resolve(statement.name)
+    require_plain(name.table, "dynamic table")
     context.require_database((name.workspace, name.schema))
     existing = context.store.table(name)
     if existing is not None and statement.if_not_exists:
@@ -72,9 +79,10 @@ def _definition(
         clustered_by=statement.clustered_by,
         interval_seconds=statement.interval_seconds,
         start_with=_moment(context, statement.start_with),
+        target_lag=statement.target_lag,
         vcluster=vcluster.lower(),
         refresh_mode=statement.refresh_mode or "AUTO",
-        creator=existing.creator if existing is not None else getpass.getuser(),
+        creator=context.user.name,  # Also of a replaced one: in whose name its query reads.
         created_at=existing.created_at if existing is not None else now,
         modified_at=now,
         generation=existing.generation if existing is not None else 1,
@@ -141,11 +149,19 @@ def _replace(
 ) -> tuple[DynamicTable, RefreshRecord | None]:
     """OR REPLACE: a changed query is loaded anew; the same query keeps its data, whatever else changed."""
     if same_meaning(existing.query, wanted.query) and existing.partitioned_by == wanted.partitioned_by:
-        kept = wanted.model_copy(update={"query": wanted.query, "stale_reason": existing.stale_reason})
-        save(context, kept)
-        create_view(context, kept)
+        with alone(context, existing):
+            kept = context.store.change_table(existing.id, lambda present: _with_settings(present, existing, wanted))
+            set_storage_properties(context, kept)
+            create_view(context, kept)
         return kept, None
     return wanted, replace_query(context, existing, wanted, "The query was replaced.")
+
+
+def _with_settings(present: DynamicTable, existing: DynamicTable, wanted: DynamicTable) -> DynamicTable:
+    """Nobody else gives it another query now; one who just did has the better right."""
+    if present.generation != existing.generation:
+        raise RefreshRunning(f"{existing.table_name} was replaced by somebody else meanwhile.")
+    return present.with_changes(existing, wanted.model_copy(update={"stale_reason": existing.stale_reason}))
 
 
 def same_meaning(one: Query, other: Query) -> bool:

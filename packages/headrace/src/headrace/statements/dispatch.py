@@ -6,68 +6,118 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from contextlib import nullcontext, suppress
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame
 
+from headrace.catalog.records import ASKED_FOR, DynamicTable, Occasion, RefreshRecord
+from headrace.collecting import Limit
 from headrace.errors import (
     AlreadyExists,
+    Bug,
     EnvironmentFault,
     HeadraceError,
     NotAllowed,
     NotFound,
     Position,
     QueryFailed,
+    RefreshRunning,
     SyntaxFault,
 )
 from headrace.ivm.layout import layout_of, select_live
-from headrace.names import TableName, quote, quote_text
+from headrace.names import quote, require_plain
 from headrace.plan.query import shown_rows
-from headrace.refresh.runner import KEEP_ROWS
+from headrace.refresh.runner import BY_HAND, KEEP_ROWS
 from headrace.result import Result, done, from_frame
+from headrace.running import hiding, phase, require_wanted
 from headrace.settings import Settings
 from headrace.sql import rewrite
 from headrace.sql import statements as sql
 from headrace.sql.parser import parse
 from headrace.sql.tokens import position_at, scan
 from headrace.statements import (
+    alerts,
     altering,
+    clusters,
+    copying,
     creating,
     describe,
     dropping,
+    elsewhere,
     explaining,
+    failures,
+    freshness,
+    guarding,
+    jobs,
     listing,
+    permitting,
     storing,
     streaming,
+    tables,
+    task_execution,
+    task_listing,
+    tasks,
+    users,
     vacuuming,
 )
 from headrace.statements.context import Context
+from headrace.statements.reaching import FORMATS
 from headrace.storage.delta import local_path
 from headrace.storage.errors import short_message
 from headrace.streams.settling import Target
 
 _MOVES_STREAMS = ("INSERT", "MERGE", "UPDATE", "DELETE", "CREATE TABLE", "REPLACE TABLE")
 QUERIES = ("SELECT", "TABLE", "VALUES", "MAP", "REDUCE", "(")
+_RENAMES = re.compile(r"\bRENAME\s+TO\b", re.IGNORECASE)
 _WRITES_ROWS = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY")
 
 
 def execute(context: Context, text: str) -> Result:
     """Run one statement."""
-    return _run(context, parse(text))
+    return run(context, parse(text))
 
 
-def _run(context: Context, statement: sql.Statement) -> Result:
+def run(context: Context, statement: sql.Statement) -> Result:
+    """Run one statement, if its user may."""
     handler: Callable[[Context, Any], Result] | None = _HANDLERS.get(type(statement))
     try:
-        if handler is not None and isinstance(statement, _OF_OWN_MEANING):
-            with context.own_meaning():
-                return handler(context, statement)
-        return handler(context, statement) if handler is not None else _spark(context, statement)
-    except (PySparkException, Py4JJavaError) as error:
+        with phase("checking"):
+            _check(context, statement)
+        if handler is None:
+            return _spark(context, statement)
+        own_meaning = context.own_meaning() if isinstance(statement, _OF_OWN_MEANING) else nullcontext()
+        with own_meaning, hiding(lambda: permitting.tells_hidden_rows(context, statement)):
+            result = handler(context, statement)
+        if isinstance(statement, _CHANGES_SCHEDULE) and context.scheduler is not None:
+            context.scheduler.changed()
+        return result
+    except (AnalysisException, ParseException) as error:
         raise as_query_failure(error, statement.text) from error
+    except (PySparkException, Py4JJavaError, pa.ArrowException) as error:
+        if permitting.tells_hidden_rows(context, statement):
+            raise permitting.without_rows(_condition(error)) from None
+        if isinstance(error, pa.ArrowException):
+            raise
+        raise as_query_failure(error, statement.text) from error
+
+
+def _condition(error: Exception) -> str | None:
+    return error.getCondition() if isinstance(error, PySparkException) else None
+
+
+def _check(context: Context, statement: sql.Statement) -> None:
+    guarding.refuse_dangerous(context, statement)
+    try:
+        permitting.require(context, statement)
+    except (PySparkException, Py4JJavaError):
+        # The names were permitted, and Spark does not like what is done to them: ours are the better words for that.
+        if isinstance(statement, sql.SparkStatement):
+            _refuse_writes(context, statement)
+        raise
 
 
 def as_query_failure(error: PySparkException | Py4JJavaError, text: str) -> HeadraceError:
@@ -75,10 +125,12 @@ def as_query_failure(error: PySparkException | Py4JJavaError, text: str) -> Head
     message = short_message(error)
     if "No space left on device" in message:
         return EnvironmentFault(f"The disk is full: {message}", hint="Free some space, then try again.")
+    collided = "Another statement changed the same table meanwhile: run it again."
     if isinstance(error, Py4JJavaError):
-        return QueryFailed(message)
+        return QueryFailed(message, hint=collided if message.startswith("[DELTA_CONCURRENT_") else None)
     position = _position(error, message, text)
     name = error.getCondition()
+    hint = collided if (name or message.lstrip("[")).startswith("DELTA_CONCURRENT_") else None
     message = re.sub(r"\s*\(line \d+, pos \d+\)", "", message)
     message = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", message).split("SQLSTATE:")[0].strip()
     if isinstance(error, ParseException):
@@ -88,7 +140,7 @@ def as_query_failure(error: PySparkException | Py4JJavaError, text: str) -> Head
     if name in ("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS"):
         return AlreadyExists(message, position=position)
     kind = f" [{name}]" if name else ""
-    return QueryFailed(f"{message}{kind}", position=position)
+    return QueryFailed(f"{message}{kind}", hint=hint, position=position)
 
 
 def _position(error: PySparkException, message: str, text: str) -> Position | None:
@@ -135,11 +187,35 @@ def _refresh(context: Context, statement: sql.RefreshDynamicTables) -> Result:
     tables = [context.require_dynamic(name) for name in statement.names]
     records = []
     for position, table in enumerate(tables):
+        require_wanted()
         context.progress.tell(f"Refreshing {table.table_name}", position / len(tables))
-        records.append(context.runner.refresh(table))
-        if records[-1].refresh_mode != "NO_DATA":
-            context.runner.tidy(table)
+        if statement.full:
+            table = context.store.change_table(table.id, _to_be_computed_anew)
+        records.append(refresh_table(context, table, BY_HAND))
+        failures.note_success(context, table)
     return listing.history_rows(context, records)
+
+
+def _to_be_computed_anew(table: DynamicTable) -> DynamicTable:
+    return table.model_copy(update={"stale_reason": table.stale_reason or ASKED_FOR})
+
+
+def refresh_table(context: Context, table: DynamicTable, occasion: Occasion) -> RefreshRecord:
+    """On its virtual cluster's own Spark, or here."""
+    try:
+        with hiding(lambda: permitting.hides_rows(context, table)):
+            return elsewhere.refresh(context, table, occasion) or _refresh_here(context, table, occasion)
+    finally:
+        storing.keep_up(context, table)  # What was altered while it ran.
+
+
+def _refresh_here(context: Context, table: DynamicTable, occasion: Occasion) -> RefreshRecord:
+    record = context.runner.refresh(table, occasion)
+    if record.refresh_mode != "NO_DATA":
+        cluster = context.store.clusters.named(table.vcluster)
+        with suppress(RefreshRunning):  # The next refresh has begun already: it tidies, then.
+            context.runner.tidy(table, folds=cluster is None or cluster.type == "GENERAL")
+    return record
 
 
 def _alter(context: Context, statement: sql.AlterDynamicTable) -> Result:
@@ -149,109 +225,29 @@ def _alter(context: Context, statement: sql.AlterDynamicTable) -> Result:
 def _drop_dynamic(context: Context, statement: sql.DropDynamicTable) -> Result:
     name = context.resolve(statement.name)
     dropped = dropping.drop(context, statement.name, statement.if_exists)
+    if dropped:
+        tables.drop_grants(context, name)
     return done(f"Dynamic table {name} dropped." if dropped else f"There is no dynamic table {name}; nothing was done.")
 
 
-# ---------------------------------------------------------------------- schemas and tables
-
-
-def _use(context: Context, statement: sql.UseSchema) -> Result:
-    workspace, schema, database = context.require_database(statement.parts)
-    context.spark.catalog.setCurrentDatabase(database)
-    return done(f"The current schema is {workspace}.{schema}.")
-
-
-def _create_schema(context: Context, statement: sql.CreateSchema) -> Result:
-    workspace, schema, database = context.database(statement.parts)
-    if workspace.lower() not in {name.lower() for name in context.workspaces()}:
-        context.store.add_workspace(workspace.lower())
-    guard = "IF NOT EXISTS " if statement.if_not_exists else ""
-    comment = f" COMMENT {quote_text(statement.comment)}" if statement.comment else ""
-    existed = context.spark.catalog.databaseExists(database)
-    context.spark.sql(f"CREATE SCHEMA {guard}{quote(database)}{comment}")
-    return done(f"Schema {workspace}.{schema} {'exists already; nothing was done' if existed else 'created'}.")
-
-
-def _drop_schema(context: Context, statement: sql.DropSchema) -> Result:
-    workspace, schema, database = context.database(statement.parts)
-    inside = [t for t in context.store.tables() if t.table_name.database(context.home) == database]
-    if inside and not statement.cascade:
-        raise NotAllowed(
-            f"Schema {workspace}.{schema} holds {len(inside)} dynamic tables.", hint="Drop them first, or add CASCADE."
-        )
-    for table in inside:
-        dropping.drop_table(context, table)
-    if statement.cascade:
-        streaming.drop_streams_in(context, database)
-    guard = "IF EXISTS " if statement.if_exists else ""
-    cascade = " CASCADE" if statement.cascade else ""
-    context.spark.sql(f"DROP SCHEMA {guard}{quote(database)}{cascade}")
-    return done(f"Schema {workspace}.{schema} dropped.")
-
-
-def _drop_table(context: Context, statement: sql.DropTable) -> Result:
-    name = context.resolve(statement.name)
-    if context.store.table(name) is not None:
-        raise NotAllowed(f"{name} is a dynamic table.", hint=f"Write DROP DYNAMIC TABLE {name}.")
-    stream = context.store.streams.named(name)
-    if stream is not None:
-        raise streaming.refuse(stream, f"DROP {'VIEW' if statement.is_view else 'TABLE'}")
-    kind = "VIEW" if statement.is_view else "TABLE"
-    guard = "IF EXISTS " if statement.if_exists else ""
-    spark_name = _spark_name(context, statement.name, name)
-    existed = context.spark.catalog.tableExists(spark_name)
-    context.spark.sql(f"DROP {kind} {guard}{spark_name}")
-    return done(f"{kind.capitalize()} {name} {'dropped' if existed else 'does not exist; nothing was done'}.")
-
-
-def _spark_name(context: Context, parts: tuple[str, ...], name: TableName) -> str:
-    """A one-part name stays so: it may be a temporary view."""
-    return quote(parts[0]) if len(parts) == 1 else name.spark(context.home)
-
-
-def _restore(context: Context, statement: sql.RestoreTable) -> Result:
-    name = context.resolve(statement.name)
-    table = context.store.table(name)
-    stream = context.store.streams.named(name)
-    if stream is not None:
-        raise streaming.refuse(stream, "RESTORE")
-    if table is None and not context.exists(name):
-        raise NotFound(f"There is no table {name}.", hint="SHOW TABLES lists them.")
-    place = f"delta.{quote(table.storage_path)}" if table is not None else name.spark(context.home)
-    when = (
-        f"VERSION AS OF {statement.version}"
-        if statement.version is not None
-        else f"TIMESTAMP AS OF {statement.timestamp}"
-    )
-    path = table.storage_path if table is not None else _delta_path(context, name)
-    before = None if path is None else _restored_version(context, path, statement)
-    undone = [] if path is None or before is None else streaming.undone_readings(context, path, before)
-    result = from_frame(context.spark.sql(f"RESTORE TABLE {place} TO {when}"), context.settings.timezone)
-    if table is not None:
-        context.logs.forget(table.storage_path)
-        storing.set_storage_properties(context, table)
-    return done(" ".join([f"Table {name} restored to version {before}.", *undone])) if undone else result
-
-
-def _delta_path(context: Context, name: TableName) -> str | None:
-    located = context.locate(name.database(context.home), name.table)
-    return None if located is None else located.source.path
-
-
-def _restored_version(context: Context, path: str, statement: sql.RestoreTable) -> int | None:
-    """Which version a table will be like; None when streams have never been read into it."""
-    if not context.store.streams.into(path):
-        return None
-    if statement.timestamp is None:
-        return statement.version
-    return streaming.version_at(context, path, statement.timestamp)
+def _show_streams(context: Context, statement: sql.ShowStreams) -> Result:
+    """All of them, or those that a query reads, directly or through views."""
+    if statement.read_by is None:
+        return streaming.show(context, statement)
+    query = parse(statement.read_by)
+    if not isinstance(query, sql.SparkStatement) or query.verb not in QUERIES:
+        raise NotAllowed("SHOW TABLE STREAMS READ BY needs a query.", hint="Write a SELECT after READ BY.")
+    guarding.refuse_dangerous(context, query)
+    permitting.require(context, query)
+    rows = context.streams.frame(prepared_text(context, query)) if context.store.streams.all() else None
+    return streaming.show(context, statement, read=frozenset() if rows is None else context.streams.read_by(rows))
 
 
 # ---------------------------------------------------------------------- Spark's own
 
 
 def _select_from_show(context: Context, statement: sql.SelectFromShow) -> Result:
-    shown = _run(context, statement.show)
+    shown = run(context, statement.show)
     view = f"__hr_show_{uuid.uuid4().hex[:8]}"
     context.spark.createDataFrame(shown.to_arrow()).createOrReplaceTempView(view)
     try:
@@ -262,13 +258,31 @@ def _select_from_show(context: Context, statement: sql.SelectFromShow) -> Result
 
 def _spark(context: Context, statement: sql.Statement) -> Result:
     assert isinstance(statement, sql.SparkStatement)
-    return _spark_rows(context, statement, prepared_text(context, statement))
+    text = prepared_text(context, statement)
+    found = _elsewhere(context, statement, text)
+    result = found if found is not None else _spark_rows(context, statement, text)
+    if statement.verb in ("ALTER TABLE", "ALTER VIEW") and _RENAMES.search(statement.text):
+        for target in statement.writes:
+            tables.drop_grants(context, context.resolve(target.parts))
+    return permitting.narrowed_to_visible(context, statement, result)
+
+
+def _elsewhere(context: Context, statement: sql.SparkStatement, text: str) -> Result | None:
+    """Its rows from a cluster's own Spark. What failed there was analysed here: its error is one about rows."""
+    try:
+        return elsewhere.query(context, statement, text)
+    except (QueryFailed, Bug) as error:
+        if permitting.tells_hidden_rows(context, statement):
+            condition = re.search(r" \[([A-Z0-9_.]+)\]$", error.message)
+            raise permitting.without_rows(None if condition is None else condition[1]) from None
+        raise
 
 
 def prepared_text(context: Context, statement: sql.SparkStatement) -> str:
     """The text for Spark to run, once it is certain that it may."""
     _refuse_writes(context, statement)
-    _refuse_reflection(statement.text)
+    guarding.refuse_dangerous(context, statement)
+    _refuse_odd_names(statement)
     _refuse_own_settings(statement.text)
     text = statement.text
     if statement.verb in ("CREATE TABLE", "ALTER TABLE", "REPLACE TABLE"):
@@ -286,19 +300,30 @@ def prepared_text(context: Context, statement: sql.SparkStatement) -> str:
 def _spark_rows(context: Context, statement: sql.SparkStatement, text: str) -> Result:
     """Run it; when the lake has table streams, in a way that knows which it reads."""
     if not context.store.streams.all():
-        return _shown(context, context.spark.sql(text))
+        limit = context.result_limit if statement.verb in QUERIES else None
+        return _shown(context, _analysed(context, statement, text), limit)
     if statement.verb in _MOVES_STREAMS:
-        return _shown(context, context.streams.run(text, tuple(_targets(context, statement))))
+        with phase("execution"):
+            rows = context.streams.run(text, tuple(_targets(context, statement)))
+        return _shown(context, rows)
     if statement.verb not in QUERIES:
         context.streams.refresh_named(text)
-        return _shown(context, context.spark.sql(text))
-    rows = context.streams.frame(text)
+        return _shown(context, _analysed(context, statement, text))
+    with phase("analysis"):
+        rows = context.streams.frame(text)
     with context.streams.explained(rows):
-        return _shown(context, rows)
+        return _shown(context, rows, context.result_limit)
 
 
-def _shown(context: Context, rows: DataFrame) -> Result:
-    return from_frame(rows, context.settings.timezone) if rows.columns else done("Done.")
+def _analysed(context: Context, statement: sql.SparkStatement, text: str) -> DataFrame:
+    """Spark runs a command when it has analysed it; a query waits to be asked for its rows."""
+    with phase("analysis" if statement.verb in QUERIES else "execution"):
+        return context.spark.sql(text)
+
+
+def _shown(context: Context, rows: DataFrame, limit: Limit | None = None) -> Result:
+    with phase("execution"):
+        return from_frame(rows, context.settings.timezone, limit) if rows.columns else done("Done.")
 
 
 def _targets(context: Context, statement: sql.SparkStatement) -> Iterator[Target]:
@@ -325,16 +350,21 @@ def _refuse_in_view(parts: tuple[str, ...]) -> bool:
     )
 
 
-def _refuse_reflection(text: str) -> None:
-    """reflect() calls any method of any Java class in Spark's own process."""
-    tokens = scan(text)
-    for token, following in pairwise(tokens):
-        if token.upper in ("REFLECT", "TRY_REFLECT", "JAVA_METHOD") and following.text == "(":
-            raise NotAllowed(
-                f"{token.text}() is not allowed: it runs Java code in the process that holds the lake.",
-                hint="Use an SQL function or a Python function.",
-                position=position_at(text, token.start),
-            )
+def _refuse_odd_names(statement: sql.SparkStatement) -> None:
+    """Delta would write the table's first version before the catalog refuses its name, also into another's folder."""
+    new = statement.verb in ("CREATE TABLE", "REPLACE TABLE", "CREATE VIEW")
+    if any(token.upper in ("TEMP", "TEMPORARY") for token in scan(statement.text)[1:5]):
+        new = False
+    for target in statement.writes if new else ():
+        if len(target.parts) > 1 and target.parts[-2].lower() in FORMATS:
+            continue  # A path, which is another question.
+        require_plain(target.parts[-1], "view" if statement.verb == "CREATE VIEW" else "table")
+    renamed = _RENAMES.search(statement.text) if statement.verb in ("ALTER TABLE", "ALTER VIEW") else None
+    if renamed is not None:
+        words = scan(statement.text[renamed.end() :])
+        last = next((at for at, word in enumerate(words) if at % 2 and word.text != "."), len(words)) - 1
+        if words and words[last].is_name:
+            require_plain(words[last].value, "table")
 
 
 def _refuse_own_settings(text: str) -> None:
@@ -383,7 +413,7 @@ def _refuse_writes(context: Context, statement: sql.SparkStatement) -> None:
             written = "REFRESH TABLE" if statement.verb == "REFRESH TABLE" else "REFRESH"
             raise NotAllowed(
                 f"{written} does not refresh the dynamic table {table.table_name}.",
-                hint=f"Write REFRESH DYNAMIC TABLE {table.name}.",
+                hint=f"Write REFRESH DYNAMIC TABLE {table.table_name}.",
                 position=target.position,
             )
         if verb in _WRITES_ROWS:
@@ -405,6 +435,8 @@ _OF_OWN_MEANING = (
     sql.ExplainIncremental,
 )  # fmt: skip
 
+_CHANGES_SCHEDULE = (sql.CreateDynamicTable, sql.AlterDynamicTable, sql.DropDynamicTable, sql.DropSchema)
+
 _HANDLERS: dict[type, Callable[[Context, Any], Result]] = {
     sql.CreateDynamicTable: _create_dynamic,
     sql.RefreshDynamicTables: _refresh,
@@ -418,7 +450,8 @@ _HANDLERS: dict[type, Callable[[Context, Any], Result]] = {
     sql.CreateStream: streaming.create,
     sql.AlterStream: streaming.alter,
     sql.DropStream: streaming.drop,
-    sql.ShowStreams: streaming.show,
+    sql.ShowStreams: _show_streams,
+    sql.SetMoveStreams: streaming.set_moving,
     sql.DescribeStream: streaming.describe,
     sql.ShowTables: listing.show_tables,
     sql.ShowCreateTable: listing.show_create,
@@ -426,10 +459,42 @@ _HANDLERS: dict[type, Callable[[Context, Any], Result]] = {
     sql.DescribeTable: describe.describe,
     sql.DescribeHistory: describe.describe_history,
     sql.DescribeJob: explaining.describe_job,
-    sql.RestoreTable: _restore,
+    sql.RestoreTable: tables.restore,
     sql.Vacuum: vacuuming.vacuum,
-    sql.DropTable: _drop_table,
-    sql.UseSchema: _use,
-    sql.CreateSchema: _create_schema,
-    sql.DropSchema: _drop_schema,
+    sql.DropTable: tables.drop_table,
+    sql.UseSchema: tables.use,
+    sql.CreateSchema: tables.create_schema,
+    sql.DropSchema: tables.drop_schema,
+    sql.CopyInto: copying.copy_into,
+    sql.CreateVcluster: clusters.create,
+    sql.AlterVcluster: clusters.alter,
+    sql.DropVcluster: clusters.drop,
+    sql.UseVcluster: clusters.use,
+    sql.DescribeVcluster: clusters.describe,
+    sql.ShowVclusters: clusters.show,
+    sql.ShowJobs: jobs.show,
+    sql.CancelJob: jobs.cancel,
+    sql.SetQueryTag: jobs.set_query_tag,
+    sql.CreateUser: users.create_user,
+    sql.AlterUser: users.alter_user,
+    sql.DropUser: users.drop_user,
+    sql.ShowUsers: users.show_users,
+    sql.GrantPrivilege: users.grant,
+    sql.ShowGrants: users.show_grants,
+    sql.CreateToken: users.create_token,
+    sql.DropToken: users.drop_token,
+    sql.ShowTokens: users.show_tokens,
+    sql.CreateTask: tasks.create,
+    sql.AlterTask: tasks.alter,
+    sql.DropTask: tasks.drop,
+    sql.ExecuteTask: task_execution.execute,
+    sql.DescribeTask: task_listing.describe,
+    sql.ShowTasks: task_listing.show,
+    sql.ShowTaskHistory: task_listing.show_history,
+    sql.ShowFreshness: freshness.show,
+    sql.CreateAlert: alerts.create,
+    sql.AlterAlert: alerts.alter,
+    sql.DropAlert: alerts.drop,
+    sql.ShowAlerts: alerts.show,
+    sql.ShowAlertHistory: alerts.show_history,
 }

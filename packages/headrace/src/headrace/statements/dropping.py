@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.catalog.records import DynamicTable
 from headrace.statements.context import Context
+from headrace.statements.elsewhere import alone
 from headrace.statements.storing import remove_storage
 
 
@@ -16,7 +17,8 @@ def drop(context: Context, parts: tuple[str, ...], if_exists: bool) -> bool:
             return False
         context.require_dynamic(parts)
         return False
-    drop_table(context, table)
+    with alone(context, table):
+        drop_table(context, table)
     return True
 
 

@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 
-from headrace.catalog.records import DynamicTable, Frontier, InputProfile, StepProfile
+from headrace.catalog.records import DynamicTable, Frontier, InputProfile, RefreshRecord, StepProfile
 from headrace.errors import NotFound
 from headrace.ivm.layout import grouped_root, layout_of
 from headrace.ivm.matching import kept_aggregates
@@ -19,6 +19,7 @@ from headrace.refresh.states import StateTables
 from headrace.refresh.verify import Verdict, verify
 from headrace.result import Result, from_rows
 from headrace.sql import statements as sql
+from headrace.statements import jobs, permitting
 from headrace.statements.context import Context
 from headrace.statements.reading import read
 
@@ -90,16 +91,29 @@ def explain_incremental(context: Context, statement: sql.ExplainIncremental) -> 
 
 
 def describe_job(context: Context, statement: sql.DescribeJob) -> Result:
-    """What a refresh did: how, for how much, reading what, each operator with the rows around it."""
+    """What a job did and took; of a refresh also how, reading what, each operator with the rows around it."""
     record = context.store.refresh(statement.job_id)
-    if record is None:
+    job = jobs.known(context, statement.job_id)
+    if job is None and (record is None or context.store.jobs.get(statement.job_id) is not None):
         raise NotFound(
             f"There is no job '{statement.job_id}'.",
-            hint="SHOW DYNAMIC TABLE REFRESH HISTORY lists the refreshes with their job ids.",
+            hint="SHOW JOBS lists the jobs, SHOW DYNAMIC TABLE REFRESH HISTORY the refreshes with their job ids.",
         )
+    refresh = [] if record is None else [fact for fact in _refresh_facts(context, record) if fact[2] is not None]
+    told = {fact[:2] for fact in refresh}  # Of what both tell, the refresh knows more.
+    own = [] if job is None else [fact for fact in jobs.facts(context, job) if fact[:2] not in told]
+    return from_rows(
+        _EXPLAIN, [(section, item, str(value)) for section, item, value in (*own, *refresh) if value is not None]
+    )
+
+
+def _refresh_facts(context: Context, record: RefreshRecord) -> list[jobs.Fact]:
     profile = record.profile
+    table = context.store.table_by_id(record.table_id)
+    if not (context.user.is_admin if table is None else permitting.explains(context, table)):
+        profile = profile.model_copy(update={"inputs": (), "steps": ()})
     name = f"{record.workspace}.{record.schema_name}.{record.name}"
-    texts: list[tuple[str, str, object]] = [
+    facts: list[jobs.Fact] = [
         ("job", "refresh of", name),
         ("job", "state", record.state),
         ("job", "trigger", record.trigger),
@@ -110,6 +124,8 @@ def describe_job(context: Context, statement: sql.DescribeJob) -> Result:
         ("job", "error", record.error_message),
         ("result", "rows inserted", record.rows_inserted),
         ("result", "rows deleted", record.rows_deleted),
+        ("result", "rows written", profile.rows_written),
+        ("result", "bytes written", profile.bytes_written),
         ("cost", "seconds", profile.seconds),
         ("cost", "estimated seconds, incremental", profile.estimated_incremental_seconds),
         ("cost", "estimated seconds, all rows", profile.estimated_full_seconds),
@@ -122,8 +138,8 @@ def describe_job(context: Context, statement: sql.DescribeJob) -> Result:
         ("state", "stored rows", profile.state_rows),
         ("state", "stored bytes", profile.state_bytes),
     ]
-    texts += [("input", each.name, _input(each)) for each in profile.inputs]
-    texts += [
+    facts += [("input", each.name, _input(each)) for each in profile.inputs]
+    facts += [
         (
             "operator",
             f"{'  ' * step.depth}{step.operator} {step.detail}".rstrip(),
@@ -131,7 +147,7 @@ def describe_job(context: Context, statement: sql.DescribeJob) -> Result:
         )
         for step in profile.steps
     ]
-    return from_rows(_EXPLAIN, [(section, item, str(value)) for section, item, value in texts if value is not None])
+    return facts
 
 
 def _input(each: InputProfile) -> str:

@@ -15,12 +15,15 @@ from headrace.errors import NotFound, QueryFailed
 from headrace.names import TableName, quote, quote_text
 from headrace.result import Result, from_frame, from_rows
 from headrace.sql import statements as sql
+from headrace.sql.rewrite import trigger_names
 from headrace.statements.context import Context
+from headrace.statements.permitting import require_condition, require_frame, viewer
 from headrace.storage.errors import short_message
 
 _TEXT = pa.string()
 _TIME = pa.timestamp("us", tz="UTC")
 _FLAG = pa.bool_()
+_PLACE = "__hr_place"
 
 _TABLES = [
     ("schema_name", _TEXT), ("table_name", _TEXT), ("is_view", _FLAG), ("is_materialized_view", _FLAG),
@@ -28,7 +31,8 @@ _TABLES = [
 ]  # fmt: skip
 _DYNAMIC = [
     ("workspace_name", _TEXT), ("schema_name", _TEXT), ("name", _TEXT), ("refresh_mode", _TEXT),
-    ("refresh_interval_second", pa.int64()), ("refresh_vc", _TEXT), ("state", _TEXT), ("suspended_reason", _TEXT),
+    ("refresh_interval_second", pa.int64()), ("target_lag_second", _TEXT), ("refresh_vc", _TEXT), ("state", _TEXT),
+    ("suspended_reason", _TEXT),
     ("incremental", _FLAG), ("full_refresh_reason", _TEXT), ("created_time", _TIME), ("creator", _TEXT),
     ("comment", _TEXT),
 ]  # fmt: skip
@@ -47,8 +51,9 @@ def show_tables(context: Context, statement: sql.ShowTables) -> Result:
         stream.name for stream in context.store.streams.all() if stream.table_name.database(context.home) == database
     }
     rows = []
+    sees = viewer(context)
     for found in context.spark.catalog.listTables(database):
-        if found.isTemporary or found.name.lower() in streams:
+        if found.isTemporary or found.name.lower() in streams or not sees(context.name_of(database, found.name)):
             continue
         name = found.name
         is_dynamic = name.lower() in dynamic
@@ -61,15 +66,17 @@ def show_tables(context: Context, statement: sql.ShowTables) -> Result:
 def show_dynamic_tables(context: Context, statement: sql.ShowDynamicTables) -> Result:
     wanted = context.require_database(statement.schema)[2] if statement.schema is not None else None
     rows = []
+    sees = viewer(context)
     for table in context.store.tables():
         if wanted is not None and table.table_name.database(context.home) != wanted:
             continue
-        if not matches(table.name, statement.like):
+        if not matches(table.name, statement.like) or not sees(table.table_name):
             continue
         rows.append(
             (
                 table.workspace, table.schema_name, table.name, table.refresh_mode, table.interval_seconds,
-                table.vcluster, "SUSPENDED" if table.suspended else "ACTIVE", table.suspended_reason,
+                None if table.target_lag is None else str(table.target_lag), table.vcluster,
+                "SUSPENDED" if table.suspended else "ACTIVE", table.suspended_reason,
                 table.query.plan is not None and table.refresh_mode != "FULL",
                 "REFRESH_MODE is FULL" if table.refresh_mode == "FULL" else table.query.unsupported,
                 table.created_at, table.creator, table.comment,
@@ -79,11 +86,13 @@ def show_dynamic_tables(context: Context, statement: sql.ShowDynamicTables) -> R
 
 
 def show_history(context: Context, statement: sql.ShowRefreshHistory) -> Result:
-    limit = statement.limit if statement.where is None else None
-    found = history_rows(context, context.store.history(limit))
-    where = statement.where
-    if where is not None:
-        where = re.sub(r"'LH_SCHEDULED'", "'SYSTEM_SCHEDULED'", where, flags=re.I)
+    limit = statement.limit if statement.where is None and context.user.is_admin else None
+    sees = viewer(context)
+    context.runner.settle_unwritten()
+    records = context.store.history(limit)
+    seen = [each for each in records if sees(TableName(each.workspace, each.schema_name, each.name))]
+    found = history_rows(context, seen)
+    where = None if statement.where is None else trigger_names(statement.where)
     return narrowed(context, found, where, statement.limit)
 
 
@@ -122,26 +131,55 @@ def matches(name: str, pattern: str | None) -> bool:
     """SQL's % and _, and Spark's * and |; names are compared without regard to case."""
     if pattern is None:
         return True
-    choices = []
-    for choice in pattern.split("|"):
-        text = re.escape(choice.strip()).replace("%", ".*").replace(r"\*", ".*").replace("_", ".")
-        choices.append(text)
-    return re.fullmatch("|".join(choices), name, re.I | re.S) is not None
+    return any(_matches(name.lower(), re.split("[%*]", choice.strip().lower())) for choice in pattern.split("|"))
+
+
+def _matches(name: str, pieces: list[str]) -> bool:
+    """Piece by piece, each where it first fits: a pattern of many % takes no longer for it.
+
+    >>> _matches("orders_2024", ["ord", "_", "4"]), _matches("ab", ["a", "c"]), _matches("a", ["a"])
+    (True, False, True)
+    """
+    if len(pieces) == 1:
+        return _fits(name, 0, pieces[0]) and len(name) == len(pieces[0])
+    first, *middle, last = pieces
+    if len(name) < len(first) + len(last) or not _fits(name, 0, first) or not _fits(name, len(name) - len(last), last):
+        return False
+    at, end = len(first), len(name) - len(last)
+    for piece in middle:
+        at = next((place for place in range(at, end - len(piece) + 1) if _fits(name, place, piece)), -1) + len(piece)
+        if at < len(piece):
+            return False
+    return True
+
+
+def _fits(name: str, place: int, piece: str) -> bool:
+    return place + len(piece) <= len(name) and all(
+        wanted in ("_", found) for wanted, found in zip(piece, name[place:], strict=False)
+    )
 
 
 def narrowed(context: Context, result: Result, where: str | None, limit: int | None) -> Result:
-    """WHERE over the printed columns is Spark's to evaluate; LIMIT is ours."""
+    """WHERE over the printed columns is Spark's to evaluate; LIMIT is ours.
+
+    Spark does it without a job, for a SHOW must be answered while everything is busy: rows this few become part of the
+    plan, the optimizer filters them, and collecting them as rows (not as Arrow) needs no task. Only the places of the
+    rows that remain come back, so that no value goes through Spark's types.
+    """
+    table = result.to_arrow()
     if where is not None:
-        rows = context.spark.createDataFrame(result.to_arrow())
+        places = pa.array(range(table.num_rows), type=pa.int64())
         try:
-            result = from_frame(rows.where(where), context.settings.timezone)
+            require_condition(context, where)
+            rows = context.spark.createDataFrame(table.append_column(_PLACE, places)).where(where)
+            require_frame(context, rows)
+            table = table.take(pa.array([row[0] for row in rows.select(_PLACE).collect()], type=pa.int64()))
         except PySparkException as error:
+            shown = ", ".join(name for name in result.columns if not name.startswith("__hr_"))
             raise QueryFailed(
-                f"The condition cannot be used: {short_message(error)}", hint=f"Columns: {', '.join(result.columns)}."
+                f"The condition cannot be used: {short_message(error)}", hint=f"Columns: {shown}."
             ) from error
-    if limit is not None:
-        return Result(result.to_arrow().slice(0, limit), zone=context.settings.timezone)
-    return result
+    return Result(table if limit is None else table.slice(0, limit), zone=context.settings.timezone)
 
 
 def show_create(context: Context, statement: sql.ShowCreateTable) -> Result:
@@ -175,6 +213,9 @@ def show_create(context: Context, statement: sql.ShowCreateTable) -> Result:
     refresh += [f"INTERVAL {table.interval_seconds} SECOND"] if table.interval_seconds else []
     lines.append(" ".join(["REFRESH", *refresh, f"VCLUSTER {quote(table.vcluster)}"]))
     lines.append(f"REFRESH_MODE = {table.refresh_mode}")
+    if table.target_lag is not None:
+        lag = table.target_lag if table.target_lag == "DOWNSTREAM" else f"'{table.target_lag} seconds'"
+        lines.append(f"TARGET_LAG = {lag}")
     lines.append(f"AS {table.query.resolved_text}")
     return from_rows([("createtab_stmt", _TEXT)], [("\n".join(lines),)])
 

@@ -14,7 +14,14 @@ from headrace.refresh.stored import read_stored
 from headrace.statements.context import Context
 from headrace.statements.dropping import drop_table
 from headrace.statements.replacing import settle_replacement
-from headrace.statements.storing import DROPPED, FOLDER, create_view, kept_definition
+from headrace.statements.storing import (
+    DROPPED,
+    FOLDER,
+    create_view,
+    is_behind,
+    kept_definition,
+    set_storage_properties,
+)
 from headrace.statements.streaming import forget_lost
 
 
@@ -70,7 +77,8 @@ def _find_lost_definitions(context: Context) -> None:
 
 
 def _finish_definitions(context: Context) -> None:
-    """A CREATE that died before its first load never happened; one that died before its view gets the view."""
+    """A CREATE that died before its first load never happened; one that died before its view gets the view. A setting
+    that was altered while a refresh was at work is written down beside the data, too."""
     for table in context.store.tables():
         try:
             stored = read_stored(context.logs, table)
@@ -83,8 +91,10 @@ def _finish_definitions(context: Context) -> None:
                 drop_table(context, table)
             else:
                 create_view(context, table)
-        else:
+        elif table.stale_reason is not None:
             settle_replacement(context, table, stored)
+        elif is_behind(context, table):
+            set_storage_properties(context, table)
 
 
 def _finish_streams(context: Context) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -15,16 +18,19 @@ from pyspark.sql.types import StructType
 
 from headrace import failpoints
 from headrace.catalog.records import DynamicTable
-from headrace.errors import NotFound
+from headrace.errors import NotFound, RefreshRunning
 from headrace.ivm.layout import layout_of, schema_text, select_live
 from headrace.names import TableName, quote, quote_text
 from headrace.refresh.fold import partition_columns
 from headrace.statements.context import Context
+from headrace.statements.elsewhere import alone
 
 DEFINITION = "headrace.definition"
 DROPPED = ".dropped"
 FOLDER = "dynamic-tables"
 """Under the warehouse. Spark allows no table name with a dash, so no table can ever lie there."""
+
+_log = logging.getLogger(__name__)
 
 
 def storage_path(context: Context, name: TableName, table_id: str) -> str:
@@ -94,10 +100,35 @@ def set_storage_properties(context: Context, table: DynamicTable) -> None:
     context.logs.forget(table.storage_path)
 
 
-def save(context: Context, table: DynamicTable) -> None:
-    """The definition, in both places where it is kept."""
-    set_storage_properties(context, table)
-    context.store.put_table(table)
+def keep_beside(context: Context, table: DynamicTable) -> None:
+    """Have the definition, as the operations database has it, beside the data, too. While a refresh is at work, that
+    must not be disturbed: `keep_up` does it when it has ended, or the next start of the lake."""
+    context.behind.add(table.id)
+    keep_up(context, table)
+
+
+def keep_up(context: Context, table: DynamicTable) -> None:
+    """Bring the definition beside the data up to date, if it is behind and nobody is at work there."""
+    if table.id not in context.behind:
+        return
+    with suppress(RefreshRunning, NotFound), alone(context, table, patience=0.0):
+        context.behind.discard(table.id)
+        present = context.store.table_by_id(table.id)
+        try:
+            if present is not None:
+                set_storage_properties(context, present)
+        except (DeltaError, OSError):
+            context.behind.add(table.id)
+            _log.exception("The definition of %s could not be written to its storage yet.", table.table_name)
+
+
+def is_behind(context: Context, table: DynamicTable) -> bool:
+    """Whether the definition that the storage table carries is older than this one."""
+    text = context.logs.snapshot(table.storage_path).properties.get(DEFINITION)
+    try:
+        return text is None or datetime.fromisoformat(json.loads(text)["modified_at"]) < table.modified_at
+    except (KeyError, TypeError, ValueError):
+        return True
 
 
 def create_view(context: Context, table: DynamicTable) -> None:

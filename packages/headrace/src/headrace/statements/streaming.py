@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import uuid
 from datetime import datetime, timezone
 from typing import Any
@@ -19,6 +18,7 @@ from headrace.result import Result, done, from_rows
 from headrace.sql import statements as sql
 from headrace.statements.context import Context
 from headrace.statements.listing import matches, narrowed
+from headrace.statements.permitting import viewer
 from headrace.statements.vacuuming import retention_hours
 from headrace.storage.delta import Snapshot
 from headrace.streams.ranges import stale_after
@@ -120,7 +120,7 @@ def _new(context: Context, statement: sql.CreateStream, name: TableName) -> Tabl
         initial=statement.show_initial_rows,
         offset_moved_at=now,
         comment=statement.comment,
-        creator=getpass.getuser(),
+        creator=context.user.name,
         created_at=now,
     )
 
@@ -238,13 +238,24 @@ def drop_streams_in(context: Context, database: str) -> None:
             _forget(context, stream)
 
 
-def show(context: Context, statement: sql.ShowStreams) -> Result:
+def set_moving(context: Context, statement: sql.SetMoveStreams) -> Result:
+    context.streams.moves = statement.moves
+    if statement.moves:
+        return done("Statements of this session move the table streams that they read.")
+    return done("Statements of this session leave the table streams that they read where they are.")
+
+
+def show(context: Context, statement: sql.ShowStreams, read: frozenset[str] | None = None) -> Result:
+    """Those that are wanted; with `read`, of the streams with these ids."""
     wanted = context.require_database(statement.schema)[2] if statement.schema is not None else None
     rows = []
+    sees = viewer(context)
     for stream in context.store.streams.all():
         if wanted is not None and stream.table_name.database(context.home) != wanted:
             continue
-        if not matches(stream.name, statement.like):
+        if read is not None and stream.id not in read:
+            continue
+        if not matches(stream.name, statement.like) or not sees(stream.table_name):
             continue
         fresh, after = _freshness(context, stream)
         try:

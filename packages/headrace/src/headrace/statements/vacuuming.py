@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 
 import pyarrow as pa
 
@@ -12,6 +13,7 @@ from headrace.refresh.retention import need_of
 from headrace.result import Result, from_frame, from_rows
 from headrace.sql import statements as sql
 from headrace.statements.context import Context
+from headrace.statements.elsewhere import alone
 
 _VACUUM = [("path", pa.string()), ("retain_hours", pa.int64()), ("held_back_by", pa.string())]
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
@@ -36,7 +38,9 @@ def vacuum(context: Context, statement: sql.Vacuum) -> Result:
     dry_run = " DRY RUN" if statement.dry_run else ""
     # Unsaid, it is the table's own retention, in whatever form that is written.
     retain = f" RETAIN {hours} HOURS" if statement.retain_hours is not None or held_by is not None else ""
-    found = context.spark.sql(f"VACUUM delta.{quote(path)}{kind}{retain}{dry_run}")
+    table = context.store.table(name)
+    with alone(context, table) if table is not None else nullcontext():
+        found = context.spark.sql(f"VACUUM delta.{quote(path)}{kind}{retain}{dry_run}")
     if statement.dry_run:
         return from_frame(found, context.settings.timezone)
     return from_rows(_VACUUM, [(path, hours, held_by)])

@@ -19,7 +19,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from headrace.errors import Bug, NotFound
+from headrace import running
+from headrace.errors import Bug, NotFound, Unsupported
 from headrace.optimisations import NAMED_FILES
 
 ChangeKind = Literal["none", "append", "mixed"]
@@ -218,21 +219,23 @@ class DeltaLogs:
     def plain_files(self, path: str, version: int) -> PlainFiles | None:
         """The data files of a version, when reading them needs nothing but a Parquet reader: few of them, on this
         machine, and no partitions, deletion vectors, column mapping or other reader features. Else None."""
-        if not self._is_plain(path, version):
-            return None
-        table = self._at(path, version)
-        files = [unquote(local_path(uri)) for uri in table.file_uris()]
-        if len(files) > _MOST_PLAIN_FILES:
-            return None
-        return PlainFiles(tuple(files), table.schema().to_json())
+        with self._lock:  # Another thread may bring the handle of the newest version up to a newer one.
+            if not self._is_plain(path, version):
+                return None
+            table = self._at(path, version)
+            files = [unquote(local_path(uri)) for uri in table.file_uris()]
+            if len(files) > _MOST_PLAIN_FILES:
+                return None
+            return PlainFiles(tuple(files), table.schema().to_json())
 
     def _is_plain(self, path: str, version: int) -> bool:
         """On this machine, and without partitions, deletion vectors, column mapping or other reader features."""
         if "://" in path or NAMED_FILES in self.off:
             return False
-        table = self._at(path, version)
-        protocol = table.protocol()
-        return not (protocol.min_reader_version > 1 or protocol.reader_features or table.metadata().partition_columns)
+        with self._lock:
+            table = self._at(path, version)
+            protocol, partitions = table.protocol(), table.metadata().partition_columns
+        return not (protocol.min_reader_version > 1 or protocol.reader_features or partitions)
 
     def _at(self, path: str, version: int) -> DeltaTable:
         with self._lock:
@@ -294,7 +297,9 @@ class DeltaLogs:
                 ),
             )
             table.update_incremental()
-            return int(table.version())
+            version = int(table.version())
+        running.count({"rows_written": rows.num_rows, "bytes_written": _added_bytes(path, version)})
+        return version
 
     def remove_old_files(self, path: str) -> None:
         """Remove every file that the newest version does not need. Only for tables of which nobody reads older ones."""
@@ -327,6 +332,11 @@ class DeltaLogs:
     def _opened(self, path: str) -> DeltaTable:
         self._tables.pop(path, None)
         self._effective.pop(path, None)
+        if "://" in path:
+            raise Unsupported(
+                f"The table at {path} is not on a file system of this machine.",
+                hint="Dynamic tables and streams read tables in folders: INSERT its rows into a table of the lake.",
+            )
         try:
             return DeltaTable(path)
         except (TableNotFoundError, OSError) as error:
@@ -336,6 +346,16 @@ class DeltaLogs:
 def _file(path: str, action: dict[str, Any]) -> str:
     name = unquote(str(action["path"]))
     return local_path(name) if "://" in name or name.startswith(("file:", "/")) else str(Path(path) / name)
+
+
+def _added_bytes(path: str, version: int) -> int:
+    """Of the files that a commit brought; 0 where its file is not there to be read."""
+    try:
+        text = (Path(path) / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8")
+        actions = [json.loads(line) for line in text.split("\n") if line.strip()]
+    except (OSError, ValueError):
+        return 0
+    return sum(int(action["add"].get("size", 0)) for action in actions if "add" in action)
 
 
 def _commit_mark(path: str, version: int) -> tuple[int, int, int] | None:

@@ -4,27 +4,45 @@ from __future__ import annotations
 
 import re
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 
+from headrace import running
 from headrace.plan.jvm import spark_message
 
-_CONTEXT = re.compile(r"\n?\s*== SQL.*", re.S)
+_LONGEST = 5000
+"""Of a message, before it is looked at any closer: a statement decides what is in it."""
+_OF_ROWS = (PySparkException, Py4JJavaError, pa.ArrowException, ValueError, ArithmeticError)
+_OF_TEXTS = (AnalysisException, ParseException)
+_PLAIN = ("No space left on device",)
 _PLAN = re.compile(r";?\n'?[A-Z][A-Za-z]+ .*", re.S)
 
 
 def short_message(error: BaseException) -> str:
-    """The first sentence or two of an error: no stack trace, no plan, no copy of the statement."""
+    """The first sentence or two of an error: no stack trace, no plan, no copy of the statement. It may quote a value of
+    a row, unless rows are hidden (`running.hiding`)."""
+    text = _message(error)
+    if isinstance(error, _OF_ROWS) and not isinstance(error, _OF_TEXTS) and running.hides_rows():
+        condition = error.getCondition() if isinstance(error, PySparkException) else None
+        return next((plain for plain in _PLAIN if plain in text), _untold(condition))
+    text = text[:_LONGEST].split("== SQL")[0].rstrip()
+    text = _PLAN.sub("", text).split("\n\tat ")[0].strip()
+    text = text or type(error).__name__
+    return text if len(text) <= 600 else text[:597] + "…"
+
+
+def _untold(condition: str | None) -> str:
+    kind = f" [{condition}]" if condition else ""
+    return f"The query failed{kind}. On which row is not told: not everybody who sees this may read its tables."
+
+
+def _message(error: BaseException) -> str:
     if isinstance(error, Py4JJavaError):
         cause = error.java_exception
         while cause.getCause() is not None:
             cause = cause.getCause()
-        text = cause.getMessage() or cause.toString()
-    elif isinstance(error, PySparkException):
-        text = spark_message(error)
-    else:
-        text = str(error) or type(error).__name__
-    text = _CONTEXT.sub("", text)
-    text = _PLAN.sub("", text).split("\n\tat ")[0].strip()
-    text = text or type(error).__name__
-    return text if len(text) <= 600 else text[:597] + "…"
+        return str(cause.getMessage() or cause.toString())
+    if isinstance(error, PySparkException):
+        return spark_message(error)
+    return str(error) or type(error).__name__

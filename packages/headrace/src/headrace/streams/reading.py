@@ -23,17 +23,16 @@ from typing import Any, TypeVar
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.util import InheritableThread
 
-from headrace import failpoints
+from headrace import failpoints, running
 from headrace.catalog.records import StreamRange, TableStream
 from headrace.catalog.store import Store
 from headrace.errors import NotAllowed, NotFound, StaleStream
-from headrace.interrupts import interrupts_deferred
-from headrace.plan.jvm import Jvm, cloned
+from headrace.plan.jvm import Jvm, cloned, rows_of
 from headrace.sql.tokens import Kind, scan
 from headrace.storage.delta import DeltaLogs
 from headrace.storage.errors import short_message
+from headrace.storage.whole import to_its_end
 from headrace.streams.plans import ViewRecord, analysed_plan, plan_of, plan_text, provider_of
 from headrace.streams.ranges import Waiting, stale, waiting
 from headrace.streams.settling import Readings, Target, mark_of, no_delta
@@ -94,11 +93,14 @@ class Streams:
         self._guard = threading.Lock()
         self._locks: dict[str, threading.RLock] = {}
         self._shown: dict[str, Shown] = {}
+        self.moves = True
+        """Whether the statements of this session move the streams that they read."""
 
     def in_session(self, spark: SparkSession) -> Streams:
-        """The same streams, for the statements of another session."""
+        """The same streams, for the statements of another session; these move them."""
         other = copy.copy(self)
         other._spark = spark
+        other.moves = True
         return other
 
     # ---- looking
@@ -119,6 +121,10 @@ class Streams:
     def present(self, build: Callable[[], DataFrame]) -> DataFrame:
         """What `build` gives, with every stream showing what stands to be read."""
         return self._settled(list, build, plan_of)
+
+    def read_by(self, rows: DataFrame) -> frozenset[str]:
+        """The ids of the streams that a DataFrame reads."""
+        return frozenset(part.stream_id for part in ranges_in(plan_of(rows)))
 
     def refresh_named(self, text: str) -> None:
         """Let the views of the streams that a text names show what stands to be read."""
@@ -256,8 +262,7 @@ class Streams:
             session.conf.set(_METADATA, f"{own} {mark}".strip())
             for key in _SKIPS_WRITES:
                 session.conf.unset(key)
-        jvm = Jvm(session)
-        return DataFrame(jvm.root.org.apache.spark.sql.classic.Dataset.ofRows(jvm.session, analysed), session)
+        return rows_of(session, analysed)
 
     def consume(
         self,
@@ -265,7 +270,10 @@ class Streams:
         prepare: Callable[[], Prepared],
         targets: tuple[Target, ...],
     ) -> Any:
-        """Run what `prepare` gives; if it reads streams, move their offsets with its commit."""
+        """Run what `prepare` gives; if it reads streams, move their offsets with its commit, unless the session does
+        not."""
+        if not self.moves:
+            return self._run_in_place(self._settled(named, prepare, lambda found: found.plan))
         with ExitStack() as locks:
             prepared, ranges = self._held(locks, named, prepare, lambda found: found.plan)
             if not ranges:
@@ -277,6 +285,14 @@ class Streams:
                     hint="Write a Delta table, or read the stream with SELECT, which does not move it.",
                 )
             return self._move_with(prepared, ranges, targets[0])
+
+    def _run_in_place(self, prepared: Prepared) -> Any:
+        """As a query reads: nothing moves, and nobody waits."""
+        try:
+            return prepared.run(None)
+        except Exception as error:
+            self._raise_if_stale(error, ranges_in(prepared.plan))
+            raise
 
     def _held(
         self,
@@ -321,7 +337,7 @@ class Streams:
         if path is not None:
             failpoints.watch_for_file("mid-reading", path)
         try:
-            outcome = self._to_its_end(lambda: prepared.run(mark_of(reading)))
+            outcome = to_its_end(self._spark, lambda: prepared.run(mark_of(reading)))
         except BaseException as error:
             if not self.readings.settle(reading) and isinstance(error, Exception):
                 self._raise_if_stale(error, ranges)
@@ -331,36 +347,17 @@ class Streams:
         failpoints.reach("after-offsets")
         return outcome
 
-    def _to_its_end(self, work: Callable[[], Outcome]) -> Outcome:
-        """Whoever interrupts a statement, once or often, waits until it has ended in the JVM: before that, nobody can
-        say how."""
-        found: list[Outcome] = []
-        failed: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                found.append(work())
-            except BaseException as error:
-                failed.append(error)
-
-        worker = InheritableThread(target=run)
-        with interrupts_deferred() as interrupted:
-            worker.start()
-            while worker.is_alive():
-                worker.join(_LOOK_SECONDS)
-                if interrupted.is_set():
-                    self._spark.sparkContext.cancelAllJobs()
-        if interrupted.is_set():
-            raise KeyboardInterrupt
-        if failed:
-            raise failed[0]
-        return found[0]
-
     @contextmanager
     def delivery(
         self, named: Callable[[], Iterable[TableStream]], build: Callable[[], DataFrame]
     ) -> Iterator[DataFrame]:
-        """A DataFrame for a program that takes its rows: the offsets move when the block ends without an error."""
+        """A DataFrame for a program that takes its rows: the offsets move when the block ends without an error, unless
+        those of this session stay."""
+        if not self.moves:
+            rows = self._settled(named, build, plan_of)
+            with self.explained(rows):
+                yield rows
+            return
         with ExitStack() as locks:
             rows, ranges = self._held(locks, named, build, plan_of)
             with self.explained(rows):
@@ -373,8 +370,13 @@ class Streams:
         """Whoever moves a stream's offset, holds this."""
         with self._guard:
             lock = self._locks.setdefault(stream_id, threading.RLock())
-        with lock:
+        while not lock.acquire(timeout=_LOOK_SECONDS):
+            running.require_wanted()  # Another may hold it for long.
+        try:
+            running.require_wanted()
             yield
+        finally:
+            lock.release()
 
     @contextmanager
     def explained(self, rows: DataFrame) -> Iterator[None]:

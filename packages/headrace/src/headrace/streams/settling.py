@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -45,11 +46,16 @@ class Readings:
         self._logs = logs
         self._clock = clock
         self._traces = traces
+        self._numbering = threading.Lock()
         self._not_ended: set[int] = set()
         """Readings of this process that run now, or could not be given their end."""
 
     def begin(self, ranges: tuple[StreamRange, ...], target: Target, path: str | None) -> Reading:
         """Written down, before the statement runs."""
+        with self._numbering:  # Two that began at once must not get the same number.
+            return self._begin(ranges, target, path)
+
+    def _begin(self, ranges: tuple[StreamRange, ...], target: Target, path: str | None) -> Reading:
         now = self._clock()
         reading = Reading(
             id=self._store.streams.next_reading(now),
@@ -78,7 +84,9 @@ class Readings:
     def deliver(self, ranges: tuple[StreamRange, ...]) -> None:
         """A program has taken the rows."""
         now = self._clock()
-        self._traces.leave(self._store.streams.deliver(ranges, now, self._store.streams.next_reading(now)))
+        with self._numbering:
+            moved = self._store.streams.deliver(ranges, now, self._store.streams.next_reading(now))
+        self._traces.leave(moved)
 
     def settle_all(self) -> None:
         """Give every reading that was cut short its end; the lake is being opened."""

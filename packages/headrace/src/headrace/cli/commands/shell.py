@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from headrace.cli.faults import FAILED, OK, show_error
@@ -13,6 +15,7 @@ from headrace.cli.output import Format, write_result
 from headrace.errors import HeadraceError, SyntaxFault
 
 if TYPE_CHECKING:
+    from headrace.client import RemoteLake
     from headrace.engine import Lake
 
 HELP = r"""Statements end with ; and may take several lines. Ctrl-C drops the line, Ctrl-D leaves.
@@ -38,6 +41,10 @@ KEYWORDS = (
 )
 
 
+_SECRET = re.compile(r"\bPASSWORD\b", re.IGNORECASE)
+"""An entry with one is not written to the history."""
+
+
 def shell(lake: LakeOption = None) -> None:
     """Type SQL and see results. Reads statements from stdin when that is not a terminal."""
     import typer
@@ -51,7 +58,12 @@ class Shell:
     """Reads entries, runs them, shows what they give. A failed statement ends the shell only when nobody is there."""
 
     def __init__(
-        self, lake: Lake, entries: Iterable[str], *, out: TextIO | None = None, err: TextIO | None = None
+        self,
+        lake: Lake | RemoteLake,
+        entries: Iterable[str],
+        *,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
     ) -> None:
         self._lake = lake
         self._entries = entries
@@ -113,7 +125,7 @@ class Shell:
         except KeyboardInterrupt:
             if not self._interactive:
                 raise
-            self._lake.spark.sparkContext.cancelAllJobs()
+            self._lake.cancel()
             self._say("Cancelled.")
         return True
 
@@ -128,6 +140,7 @@ def is_complete(text: str) -> bool:
     >>> [is_complete(text) for text in ("select 1", "select 1;", "select ';", "\\\\d", "")]
     [False, True, False, True, True]
     """
+    from headrace.sql.split import is_ended
     from headrace.sql.tokens import scan
 
     stripped = text.strip()
@@ -137,7 +150,7 @@ def is_complete(text: str) -> bool:
         tokens = scan(text)
     except SyntaxFault:  # An open string or comment goes on in the next line.
         return False
-    return not tokens or tokens[-1].text == ";"
+    return not tokens or is_ended(tokens)
 
 
 def completions(typed: str, names: Iterable[str]) -> list[str]:
@@ -167,10 +180,10 @@ def piped(lines: Iterable[str]) -> Iterator[str]:
         yield entry
 
 
-def _typed(lake: Lake) -> Iterator[str]:
+def _typed(lake: Lake | RemoteLake) -> Iterator[str]:
     """Entries typed at a prompt, with history, completion and several lines."""
     prompt = make_prompt(lake)
-    sys.stdout.write("Headrace. Statements end with ; and \\? shows help.\n")
+    sys.stdout.write(f"{greeting(lake)}\nStatements end with ; and \\? shows help.\n")
     while True:
         try:
             yield prompt()
@@ -180,7 +193,29 @@ def _typed(lake: Lake) -> Iterator[str]:
             return
 
 
-def make_prompt(lake: Lake, **terminal: Any) -> Callable[[], str]:
+def greeting(lake: Lake | RemoteLake) -> str:
+    """Which lake statements go to, as whom, and where they begin."""
+    from headrace.client import RemoteLake
+
+    if isinstance(lake, RemoteLake):
+        return f"Headrace at {lake.url}, as {lake.acting}. The schema is {lake.schema}."
+    settings = lake.settings
+    schema = f"{settings.workspace}.{settings.schema_name}"
+    return f"Headrace with the lake {settings.path}, open in this process, as its owner. The schema is {schema}."
+
+
+def history_file(lake: Lake | RemoteLake) -> Path:
+    """Where entries are kept: with the lake when it is open here, else with the user."""
+    from headrace.client import RemoteLake
+
+    if not isinstance(lake, RemoteLake):
+        return lake.settings.path / "logs" / "shell_history"
+    folder = Path.home() / ".local" / "state" / "headrace"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder / "shell_history"
+
+
+def make_prompt(lake: Lake | RemoteLake, **terminal: Any) -> Callable[[], str]:
     """A function that asks for one entry. `terminal` replaces prompt_toolkit's input and output, for tests."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import Completer, Completion
@@ -190,6 +225,11 @@ def make_prompt(lake: Lake, **terminal: Any) -> Callable[[], str]:
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
     known: list[str] = []
+
+    class Remembered(FileHistory):
+        def store_string(self, string: str) -> None:
+            if not _SECRET.search(string):
+                super().store_string(string)
 
     class Words(Completer):
         def get_completions(self, document: Document, complete_event: Any) -> Iterator[Completion]:
@@ -210,7 +250,7 @@ def make_prompt(lake: Lake, **terminal: Any) -> Callable[[], str]:
         "headrace> ",
         multiline=True,
         prompt_continuation=lambda width, number, soft: "." * (width - 2) + "> ",
-        history=FileHistory(str(lake.settings.path / "logs" / "shell_history")),
+        history=Remembered(str(history_file(lake))),
         completer=Words(),
         complete_while_typing=False,
         key_bindings=keys,

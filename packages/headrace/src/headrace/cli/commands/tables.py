@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headrace.cli.faults import FAILED, exit_code, show_error
-from headrace.cli.lakes import LakeOption, at_work, opened
+from headrace.cli.lakes import LakeOption, at_work, ending_gently, opened
 from headrace.cli.output import Format, FormatOption, Table, write_result
 from headrace.errors import HeadraceError
 from headrace.names import parse_parts, quote, quote_text
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
+    from headrace.client import RemoteLake
     from headrace.engine import Lake
 
 NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME...", help="Tables, as name, schema.name or in full.")]
-FullOption = Annotated[bool, typer.Option("--full", help="Show all columns of the history, not the telling ones.")]
+FullOption = Annotated[bool, typer.Option("--full", help="Show all columns of the history.")]
 
 
 def refresh(
@@ -26,7 +30,7 @@ def refresh(
 ) -> None:
     """Bring dynamic tables up to date, in the order given, and print what was done."""
     tables = [_quoted(name) for name in names]
-    with opened(lake, must_exist=True) as open_lake:
+    with ending_gently(), opened(lake, must_exist=True) as open_lake:
         rows: list[tuple[Any, ...]] = []
         columns: list[str] = []
         failure: HeadraceError | None = None
@@ -120,23 +124,28 @@ def verify(
 
 def sections(rows: list[tuple[Any, ...]]) -> list[str]:
     """(section, item, value) rows under one heading a section, values in one column."""
+    from headrace.display import NULL
+
     lines: list[str] = []
     width = min(60, max((len(str(item)) for _, item, _ in rows), default=0))
     last = None
     for section, item, value in rows:
+        shown = NULL if value is None else value
         if section != last:
             lines += ([""] if lines else []) + [str(section).upper()]
             last = section
         if len(str(item)) > width:
-            lines += [f"  {item}", f"  {'':<{width}}  {value}".rstrip()]
+            lines += [f"  {item}", f"  {'':<{width}}  {shown}".rstrip()]
         else:
-            lines.append(f"  {item:<{width}}  {value}".rstrip())
+            lines.append(f"  {item:<{width}}  {shown}".rstrip())
     return lines
 
 
 def brief(result: Any) -> Table:
     """The columns of the history that a person looks at first."""
-    columns = ["name", "start_time", "state", "refresh_mode", "technique", "inserted", "deleted", "seconds", "reason"]
+    from headrace.display import elapsed
+
+    columns = ["name", "start_time", "duration", "state", "refresh_mode", "technique", "inserted", "deleted", "reason"]
     rows = []
     for row in result.rows:
         entry = dict(zip(result.columns, row, strict=True))
@@ -145,36 +154,79 @@ def brief(result: Any) -> Table:
             (
                 f"{entry['schema_name']}.{entry['name']}",
                 entry["start_time"].replace(microsecond=0) if entry["start_time"] else None,
+                elapsed(_took(entry["duration"])) or None,
                 entry["state"],
                 entry["refresh_mode"],
                 entry["technique"],
                 _number(stats.get("rows_inserted")),
                 _number(stats.get("rows_deleted")),
-                _seconds(entry["duration"]),
-                entry["error_message"] or entry["reason"] or "",
+                entry["error_message"] or entry["reason"],
             )
         )
     return Table(columns, rows)
 
 
+def on_screen(history: Table, width: int) -> list[Text]:
+    """The same for a screen: a line for each refresh, and below it why, if there is a reason."""
+    from rich.text import Text
+
+    from headrace.cli.board import STYLES
+    from headrace.cli.columns import Column, folded, grid, line
+
+    def text(value: Any) -> Text:
+        return Text("" if value is None else line(value))
+
+    rows = [dict(zip(history.columns, row, strict=True)) for row in history.rows]
+    counts = [
+        "" if row["inserted"] is None and row["deleted"] is None else f"+{row['inserted'] or 0} -{row['deleted'] or 0}"
+        for row in rows
+    ]
+    columns = (
+        Column("NAME", [text(row["name"]) for row in rows], 9, flexible=True),
+        Column("STARTED", [text(row["start_time"]) for row in rows], 6),
+        Column("TOOK", [text(row["duration"]) for row in rows], 5, right=True),
+        Column("STATE", [Text(row["state"], STYLES.get(row["state"], "")) for row in rows], 8),
+        Column("MODE", [text(row["refresh_mode"]) for row in rows], 7),
+        Column("TECHNIQUE", [text(row["technique"]) for row in rows], 3),
+        Column("ROWS", [text(count) for count in counts], 4),
+    )
+    head, *lines = grid(columns, width)
+    for own, row in zip(lines, rows, strict=True):
+        own.truncate(width, overflow="ellipsis")
+        own.append_text(Text("".join(f"\n    {part}" for part in folded(row["reason"] or "", width, 4)), "dim"))
+    return [head, *lines, Text(f"({len(rows)} row{'' if len(rows) == 1 else 's'})")]
+
+
 def _write_history(result: Any, form: Format, full: bool) -> None:
-    write_result(brief(result) if form is Format.table and not full else result, form)
+    if form is not Format.table or full:
+        write_result(result, form)
+    elif not sys.stdout.isatty():
+        write_result(brief(result), form)
+    else:
+        from rich.console import Console
+
+        console = Console()
+        for line in on_screen(brief(result), console.width):
+            console.print(line, soft_wrap=True)
 
 
 def _number(text: str | None) -> int | None:
     return None if text is None else int(text)
 
 
-def _seconds(duration: str | None) -> float | None:
-    """Seconds out of `0 00:00:01.500000000`."""
+def _took(duration: str | None) -> timedelta | None:
+    """
+    >>> _took("0 00:01:01.500000000"), _took(None)
+    (datetime.timedelta(seconds=61, microseconds=500000), None)
+    """
     if duration is None:
         return None
     days, _, clock = duration.partition(" ")
     hours, minutes, seconds = clock.split(":")
-    return round(int(days) * 86400 + int(hours) * 3600 + int(minutes) * 60 + float(seconds), 2)
+    return timedelta(days=int(days), hours=int(hours), minutes=int(minutes), seconds=float(seconds))
 
 
-def _all_tables(lake: Lake) -> list[str]:
+def _all_tables(lake: Lake | RemoteLake) -> list[str]:
     found = lake.sql("SHOW DYNAMIC TABLES")
     positions = [found.columns.index(column) for column in ("workspace_name", "schema_name", "name")]
     return [".".join(quote(row[position]) for position in positions) for row in found.rows]

@@ -1,0 +1,2 @@
+select station_id, name as station, district
+from {{ ref('stations') }}

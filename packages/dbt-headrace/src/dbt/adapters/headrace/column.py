@@ -1,0 +1,77 @@
+"""Columns with Spark's types."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dbt.adapters.base.column import Column
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_INTEGERS = ("tinyint", "smallint", "int", "integer", "bigint")
+
+
+@dataclass
+class HeadraceColumn(Column):
+    """The type is kept as Spark writes it, with all its parameters."""
+
+    TYPE_LABELS: ClassVar[dict[str, str]] = {
+        "STRING": "string",
+        "TEXT": "string",
+        "VARCHAR": "string",
+        "CHAR": "string",
+        "CHARACTER VARYING": "string",
+        "INTEGER": "int",
+    }
+
+    @property
+    def quoted(self) -> str:
+        return quote(self.column)
+
+    @property
+    def data_type(self) -> str:
+        return self.translate_type(self.dtype)
+
+    def is_string(self) -> bool:
+        return self.dtype.lower() == "string" or self.dtype.lower().startswith(("varchar", "char"))
+
+    def is_integer(self) -> bool:
+        return self.dtype.lower() in _INTEGERS
+
+    def is_float(self) -> bool:
+        return self.dtype.lower() in ("float", "double")
+
+    def is_numeric(self) -> bool:
+        return self.dtype.lower().startswith("decimal")
+
+    def string_size(self) -> int:
+        """Texts have no length of their own."""
+        return 0
+
+    def can_expand_to(self, other_column: Column) -> bool:
+        return False
+
+    @classmethod
+    def string_type(cls, size: int) -> str:
+        return "string"
+
+    @classmethod
+    def numeric_type(cls, dtype: str, precision: object, scale: object) -> str:
+        if precision is None or scale is None:
+            return "decimal(38,6)"
+        return f"decimal({precision},{scale})"
+
+    @classmethod
+    def from_description(cls, name: str, raw_data_type: str) -> HeadraceColumn:
+        match = _DECIMAL.fullmatch(raw_data_type)
+        precision, scale = (int(match[1]), int(match[2])) if match else (None, None)
+        return cls(name, raw_data_type, None, precision, scale)
+
+
+def quote(identifier: str) -> str:
+    """
+    >>> quote("id"), quote("odd`name")
+    ('`id`', '`odd``name`')
+    """
+    return "`" + identifier.replace("`", "``") + "`"

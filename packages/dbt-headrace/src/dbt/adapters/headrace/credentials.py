@@ -1,0 +1,105 @@
+"""The keys of a profile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from dbt.adapters.contracts.connection import Credentials
+from dbt_common.exceptions import DbtRuntimeError
+
+EMBEDDED = "embedded"
+_WORKSPACE = "main"
+_DIALECTS = ("spark",)
+_HOST = re.compile(r"\[[0-9a-fA-F:]+\](:\d+)?|[^\s/@?#:]+(:\d+)?")
+_TAG_LENGTH = 255
+
+
+@dataclass
+class HeadraceCredentials(Credentials):
+    """Where the lake is, and who asks. The workspace is what dbt calls a database."""
+
+    service: str = ""
+    instance: str | None = None
+    vcluster: str | None = None
+    username: str | None = None
+    password: str | None = None
+    token: str | None = None
+    ca_file: str | None = None
+    query_tag: str | None = None
+    dialect: str | None = None
+
+    _ALIASES: ClassVar[dict[str, str]] = {
+        "workspace": "database",
+        "dbname": "database",
+        "user": "username",
+        "pass": "password",
+        "host": "service",
+        "path": "instance",
+    }
+
+    def __post_init__(self) -> None:
+        if self.dialect is not None and self.dialect not in _DIALECTS:
+            raise DbtRuntimeError(f"dialect is '{self.dialect}'; this version knows: {', '.join(_DIALECTS)}.")
+        if self.query_tag is not None and not 0 < len(self.query_tag) <= _TAG_LENGTH:
+            raise DbtRuntimeError(f"query_tag has {len(self.query_tag)} characters; write 1 to {_TAG_LENGTH}.")
+        if not self.service:
+            raise DbtRuntimeError("service is missing: write http://host:port, https://host:port, or embedded.")
+        if self.is_embedded:
+            if not self.instance:
+                raise DbtRuntimeError("With 'service: embedded', instance must name the lake's folder.")
+            return
+        self.service = address_of(self.service)
+        if self.token is None and (self.username is None or self.password is None):
+            missing = "username" if self.username is None else "password"
+            raise DbtRuntimeError(f"{missing} is missing: give username and password, or token.")
+
+    @classmethod
+    def translate_aliases(cls, kwargs: dict[str, Any], recurse: bool = False) -> dict[str, Any]:
+        translated: dict[str, Any] = super().translate_aliases(kwargs, recurse)
+        translated.setdefault("database", _WORKSPACE)
+        return translated
+
+    @property
+    def is_embedded(self) -> bool:
+        return self.service.strip().lower() == EMBEDDED
+
+    @property
+    def type(self) -> str:
+        return "headrace"
+
+    @property
+    def unique_field(self) -> str:
+        return self.instance or "lake" if self.is_embedded else self.service
+
+    def connection_info(self, *, with_aliases: bool = False) -> Iterator[tuple[str, Any]]:
+        """With what other adapters call the workspace, for macros that ask for `target.database`."""
+        yield from super().connection_info(with_aliases=with_aliases)
+        if with_aliases:
+            yield from (("database", self.database), ("dbname", self.database))
+
+    def _connection_keys(self) -> tuple[str, ...]:
+        """What `dbt debug` shows: neither password nor token."""
+        return ("service", "instance", "workspace", "vcluster", "username", "schema", "query_tag", "ca_file", "dialect")
+
+
+def address_of(service: str) -> str:
+    """A server's address with its scheme: plain HTTP is for this machine only.
+
+    >>> address_of("127.0.0.1:8910"), address_of("lake.example.com"), address_of("http://lake:8910/")
+    ('http://127.0.0.1:8910', 'https://lake.example.com', 'http://lake:8910')
+    """
+    text = service.strip().rstrip("/")
+    if "://" not in text and _HOST.fullmatch(text):
+        host = urlsplit(f"//{text}").hostname or ""
+        here = host in ("localhost", "::1") or host.startswith("127.")
+        return f"{'http' if here else 'https'}://{text}"
+    if re.fullmatch(r"https?://[^\s/@?#]+", text):
+        return text
+    raise DbtRuntimeError(
+        f"service is '{service}', which is no address: write http://host:port, https://host:port, host:port "
+        "or embedded."
+    )

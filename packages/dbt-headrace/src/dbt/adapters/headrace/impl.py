@@ -1,0 +1,507 @@
+"""The adapter: what dbt asks of a database, in Headrace's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.base.impl import ConstraintSupport, FreshnessResponse, PythonJobHelper
+from dbt.adapters.base.meta import available
+from dbt.adapters.base.relation import BaseRelation, InformationSchema
+from dbt.adapters.capability import Capability, CapabilityDict, CapabilitySupport, Support
+from dbt.adapters.contracts.connection import AdapterResponse
+from dbt.adapters.contracts.macros import MacroResolverProtocol
+from dbt.adapters.protocol import AdapterConfig
+from dbt.adapters.sql.impl import SQLAdapter
+from dbt_common.contracts.constraints import ColumnLevelConstraint, ConstraintType, ModelLevelConstraint
+from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
+
+from dbt.adapters.headrace import seeds, streams
+from dbt.adapters.headrace.catalog import CatalogReader, TableSettings
+from dbt.adapters.headrace.column import HeadraceColumn, quote
+from dbt.adapters.headrace.connections import HeadraceConnectionManager
+from dbt.adapters.headrace.cursor import Cursor
+from dbt.adapters.headrace.python_models import HeadracePythonJobHelper
+from dbt.adapters.headrace.relation import HeadraceRelation, HeadraceRelationType
+from dbt.adapters.headrace.relation_configs import DynamicTableChanges, DynamicTableConfig
+from dbt.adapters.headrace.sessions import in_zone
+from headrace.errors import HeadraceError, NotFound
+
+if TYPE_CHECKING:
+    import agate
+
+
+@dataclass
+class HeadraceConfig(AdapterConfig):
+    """What a model may set besides dbt's own configs."""
+
+    partition_by: list[str] | str | None = None
+    clustered_by: list[str] | str | None = None
+    properties: dict[str, Any] | None = None
+    views_enabled: bool | None = None
+    refresh_vc: str | None = None
+    refresh_interval: str | None = None
+    refresh_mode: str | None = None
+    target_lag: str | None = None
+    merge_update_columns: list[str] | str | None = None
+    merge_exclude_columns: list[str] | str | None = None
+    incremental_predicates: list[str] | str | None = None
+
+
+class HeadraceAdapter(SQLAdapter):
+    """A thin client: the work is done on the server."""
+
+    Relation = HeadraceRelation
+    Column = HeadraceColumn
+    ConnectionManager = HeadraceConnectionManager
+    AdapterSpecificConfigs = HeadraceConfig
+    connections: HeadraceConnectionManager
+
+    CONSTRAINT_SUPPORT = {  # noqa: RUF012 — dbt's own form
+        ConstraintType.check: ConstraintSupport.ENFORCED,
+        ConstraintType.not_null: ConstraintSupport.ENFORCED,
+        ConstraintType.unique: ConstraintSupport.NOT_SUPPORTED,
+        ConstraintType.primary_key: ConstraintSupport.NOT_SUPPORTED,
+        ConstraintType.foreign_key: ConstraintSupport.NOT_SUPPORTED,
+    }
+
+    _capabilities = CapabilityDict(
+        {
+            Capability.SchemaMetadataByRelations: CapabilitySupport(support=Support.Full),
+            Capability.GetCatalogForSingleRelation: CapabilitySupport(support=Support.Full),
+            Capability.TableLastModifiedMetadata: CapabilitySupport(support=Support.Full),
+            Capability.TableLastModifiedMetadataBatch: CapabilitySupport(support=Support.Full),
+            Capability.MicrobatchConcurrency: CapabilitySupport(support=Support.Full),
+        }
+    )
+
+    # ------------------------------------------------------------------ plain facts
+
+    @classmethod
+    def date_function(cls) -> str:
+        return "current_timestamp()"
+
+    @classmethod
+    def is_cancelable(cls) -> bool:
+        return True
+
+    @classmethod
+    def quote(cls, identifier: str) -> str:
+        return quote(identifier)
+
+    @classmethod
+    def convert_text_type(cls, agate_table: agate.Table, col_idx: int) -> str:
+        return "string"
+
+    @classmethod
+    def convert_number_type(cls, agate_table: agate.Table, col_idx: int) -> str:
+        return seeds.number_type(agate_table.columns[col_idx].values())
+
+    @classmethod
+    def convert_integer_type(cls, agate_table: agate.Table, col_idx: int) -> str:
+        return seeds.number_type(agate_table.columns[col_idx].values())
+
+    @classmethod
+    def convert_datetime_type(cls, agate_table: agate.Table, col_idx: int) -> str:
+        return "timestamp"
+
+    @classmethod
+    def convert_time_type(cls, agate_table: agate.Table, col_idx: int) -> str:
+        return "string"
+
+    def timestamp_add_sql(self, add_to: str, number: int = 1, interval: str = "hour") -> str:
+        return f"{add_to} + interval {number} {interval}"
+
+    def valid_incremental_strategies(self) -> list[str]:
+        return ["append", "merge", "delete+insert", "insert_overwrite", "microbatch"]
+
+    def debug_query(self) -> None:
+        """Asks without Spark's help whether statements are run at all, on the virtual cluster of the profile."""
+        self.execute("select 1 as id")
+
+    # ------------------------------------------------------------------ schemas and relations
+
+    def _rows(self, sql: str) -> list[dict[str, Any]]:
+        """The rows of a statement of the adapter's own. Raises Headrace's error as it is."""
+        cursor = self._cursor(sql)
+        names = [column[0] for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def _cursor(self, sql: str) -> Cursor:
+        try:
+            _, cursor = self.connections.add_query(self.connections._add_query_comment(sql), auto_begin=False)
+        except DbtDatabaseError as error:
+            if isinstance(error.__cause__, HeadraceError):
+                raise error.__cause__ from None
+            raise
+        found: Cursor = cursor
+        return found
+
+    def list_schemas(self, database: str) -> list[str]:
+        with self.connections.exception_handler("SHOW SCHEMAS"):
+            names = [str(next(iter(row.values()))) for row in self._rows("SHOW SCHEMAS")]
+        if database.lower() == self.connections.get_thread_connection().handle.home.lower():
+            return names
+        prefix = f"{database.lower()}__"  # So Spark's catalog names the schemas of other workspaces.
+        return [name[len(prefix) :] for name in names if name.lower().startswith(prefix)]
+
+    def check_schema_exists(self, database: str, schema: str) -> bool:
+        try:
+            self._rows(f"SHOW TABLES IN {quote(database)}.{quote(schema)} LIMIT 1")
+        except NotFound:
+            return False
+        return True
+
+    def list_relations_without_caching(self, schema_relation: BaseRelation) -> list[BaseRelation]:
+        """The tables, views and dynamic tables of a schema, its table streams and its functions."""
+        schema = schema_relation.without_identifier().include(identifier=False)
+        try:
+            tables = self._rows(f"SHOW TABLES IN {schema.render()}")
+            streams_there = self._rows(f"SHOW TABLE STREAMS IN {schema.render()}")
+        except NotFound:
+            return []
+        except HeadraceError as error:
+            with self.connections.exception_handler("SHOW TABLES"):
+                raise error
+        kinds = {str(row["table_name"]): _kind(row) for row in tables}
+        kinds |= {str(row["name"]): HeadraceRelationType.External for row in streams_there}
+        functions = [each for each in self.list_functions(schema_relation) if each.identifier not in kinds]
+        return [*(self._relation(schema_relation, name, kind) for name, kind in kinds.items()), *functions]
+
+    @available.parse_list
+    def list_functions(self, schema_relation: BaseRelation) -> list[BaseRelation]:
+        """Functions belong to the lake's own workspace."""
+        home = self.connections.get_thread_connection().handle.home
+        if (schema_relation.database or home).lower() != home.lower():
+            return []
+        with self.connections.exception_handler("SHOW USER FUNCTIONS"):
+            rows = self._rows(f"SHOW USER FUNCTIONS IN {quote(schema_relation.schema or '')}")
+        # Those of the session and of Delta's have no schema before their names.
+        names = [str(row["function"]).rsplit(".", 1)[1] for row in rows if "." in str(row["function"])]
+        return [self._relation(schema_relation, name, HeadraceRelationType.Function) for name in names]
+
+    def _relation(self, schema: BaseRelation, name: str, kind: HeadraceRelationType) -> BaseRelation:
+        return self.Relation.create(
+            database=schema.database,
+            schema=schema.schema,
+            identifier=name,
+            type=kind,  # type: ignore[arg-type]
+            quote_policy={"database": True, "schema": True, "identifier": True},
+        )
+
+    def get_columns_in_relation(self, relation: BaseRelation) -> list[HeadraceColumn]:
+        try:
+            rows = self._rows(f"DESC TABLE {relation.render()}")
+        except NotFound:
+            return []
+        except HeadraceError as error:
+            with self.connections.exception_handler("DESC TABLE"):
+                raise error
+        return [HeadraceColumn.from_description(str(row["column_name"]), str(row["data_type"])) for row in rows]
+
+    def get_missing_columns(self, from_relation: BaseRelation, to_relation: BaseRelation) -> list[HeadraceColumn]:
+        """Names are the same whatever their case."""
+        there = {column.name.lower() for column in self.get_columns_in_relation(to_relation)}
+        return [each for each in self.get_columns_in_relation(from_relation) if each.name.lower() not in there]
+
+    @available.parse_list
+    def spelled_as(self, columns: list[HeadraceColumn], others: list[HeadraceColumn]) -> list[HeadraceColumn]:
+        """The columns, with the names of the other ones where these differ in case only."""
+        names = {column.name.lower(): column.name for column in others}
+        return [replace(each, column=names.get(each.name.lower(), each.name)) for each in columns]
+
+    @available.parse_none
+    def require_partitions(self, relation: BaseRelation, names: list[str]) -> None:
+        """Raise unless the table is partitioned by these: Delta would replace all of another one."""
+        with self.connections.exception_handler("DESCRIBE DETAIL"):
+            there = [str(name) for name in self._rows(f"DESCRIBE DETAIL {relation.render()}")[0]["partitionColumns"]]
+        if [name.lower() for name in there] != [name.strip("`").lower() for name in names]:
+            raise DbtRuntimeError(
+                f"The model is partitioned by {', '.join(names)}, and its table {relation.render()} by "
+                f"{', '.join(there) or 'nothing'}: insert_overwrite would replace rows of other partitions, too. Run "
+                "the model once with --full-refresh."
+            )
+
+    @available.parse(lambda *a, **k: (None, None))
+    def add_query(self, sql: str, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """With the comment that tells the node, as all statements have it."""
+        found: tuple[Any, Any] = super().add_query(self.connections._add_query_comment(sql), *args, **kwargs)
+        return found
+
+    def expand_column_types(self, goal: BaseRelation, current: BaseRelation) -> None:
+        """Spark's texts have no length that could be too short."""
+
+    @available.parse_none
+    def drop_leftovers(self, relation: BaseRelation) -> None:
+        """Have a relation of the build dropped when the node has ended, however it ends. One of another kind, from a
+        process that was killed, would be in the way."""
+        there = self.get_relation(relation.database, relation.schema, relation.identifier)
+        if there is not None and there.type != relation.type:
+            self.drop_relation(there)
+        connection = self.connections.get_thread_connection()
+        left: list[BaseRelation] = getattr(connection, "leftovers", [])
+        connection.leftovers = [*left, relation]  # type: ignore[attr-defined]
+
+    def pre_model_hook(self, config: Mapping[str, Any]) -> None:
+        self._forget_leftovers()
+
+    def post_model_hook(self, config: Mapping[str, Any], context: Any) -> None:
+        left = self._forget_leftovers()
+        if not left:
+            return
+        with self.connections.get_thread_connection().handle.tidying():
+            for relation in left:
+                try:
+                    self.drop_relation(relation)
+                except DbtRuntimeError:
+                    pass  # The node's own error is the one to tell, and CREATE OR REPLACE takes the name next time.
+
+    def drop_relation(self, relation: BaseRelation) -> None:
+        self._forget_leftover(relation)
+        super().drop_relation(relation)  # type: ignore[no-untyped-call]
+
+    def rename_relation(self, from_relation: BaseRelation, to_relation: BaseRelation) -> None:
+        super().rename_relation(from_relation, to_relation)  # type: ignore[no-untyped-call]
+        self._forget_leftover(from_relation)
+
+    def _forget_leftover(self, relation: BaseRelation) -> None:
+        connection = self.connections.get_if_exists()
+        if connection is not None:
+            left: list[BaseRelation] = getattr(connection, "leftovers", [])
+            connection.leftovers = [each for each in left if each != relation]  # type: ignore[attr-defined]
+
+    def _forget_leftovers(self) -> list[BaseRelation]:
+        connection = self.connections.get_if_exists()
+        left: list[BaseRelation] = getattr(connection, "leftovers", [])
+        if connection is not None:
+            connection.leftovers = []  # type: ignore[attr-defined]
+        return left
+
+    # ------------------------------------------------------------------ catalog and freshness
+
+    def _get_one_catalog(
+        self, information_schema: InformationSchema, schemas: set[str], used_schemas: frozenset[tuple[str, str]]
+    ) -> agate.Table:
+        relations = [
+            relation
+            for schema in sorted(schemas)
+            for relation in self.list_relations(information_schema.database, schema)
+        ]
+        return self._catalog_of(relations, used_schemas)
+
+    def _get_one_catalog_by_relations(
+        self,
+        information_schema: InformationSchema,
+        relations: list[BaseRelation],
+        used_schemas: frozenset[tuple[str, str]],
+    ) -> agate.Table:
+        return self._catalog_of(relations, used_schemas)
+
+    def _catalog_of(self, relations: Iterable[BaseRelation], used_schemas: frozenset[tuple[str, str]]) -> agate.Table:
+        with self.connections.exception_handler("the catalog"):
+            table = CatalogReader(self._rows).table(relations)
+        return self._catalog_filter_table(table, used_schemas)
+
+    def get_catalog_for_single_relation(self, relation: BaseRelation) -> Any:
+        with self.connections.exception_handler("the catalog"):
+            return CatalogReader(self._rows).entry(relation)
+
+    def calculate_freshness_from_metadata_batch(
+        self, sources: list[BaseRelation], macro_resolver: MacroResolverProtocol | None = None
+    ) -> tuple[list[AdapterResponse | None], dict[BaseRelation, FreshnessResponse]]:
+        """The time of a table's newest commit. A table stream is as fresh as its table."""
+        connection = self.connections.get_thread_connection()
+        self.connections.open(connection)
+        zone = connection.handle.zone
+        found: dict[BaseRelation, FreshnessResponse] = {}
+        reader = CatalogReader(self._rows)
+        for source in sources:
+            with self.connections.exception_handler("the time of the last change"):
+                changed = reader.last_modified(source)
+            found[source] = self._create_freshness_response(
+                None if changed is None else changed.replace(tzinfo=zone), datetime.now(zone)
+            )
+        return [], found
+
+    def _create_freshness_response(
+        self, last_modified: datetime | None, snapshotted_at: datetime | None
+    ) -> FreshnessResponse:
+        connection = self.connections.get_if_exists()
+        if connection is not None and connection.handle is not None:
+            zone = connection.handle.zone
+            last_modified = last_modified and in_zone(last_modified, zone)
+            snapshotted_at = snapshotted_at and in_zone(snapshotted_at, zone)
+        return super()._create_freshness_response(last_modified, snapshotted_at)
+
+    # ------------------------------------------------------------------ constraints
+
+    @classmethod
+    def render_column_constraint(cls, constraint: ColumnLevelConstraint) -> str | None:
+        """Constraints are properties of the table, see `constraint_properties`."""
+        return None
+
+    @classmethod
+    def render_model_constraint(cls, constraint: ModelLevelConstraint) -> str | None:
+        return None
+
+    @available
+    @classmethod
+    def constraint_properties(
+        cls, columns: Mapping[str, Mapping[str, Any]], constraints: Iterable[Mapping[str, Any]]
+    ) -> dict[str, str]:
+        """The constraints of a model as Delta's table properties: so the one statement that builds the table also
+        checks its rows, and nothing is left of one that fails."""
+        found: dict[str, str] = {}
+
+        def add(name: str | None, kind: str, expression: str) -> None:
+            key = f"delta.constraints.{_constraint_name(name or kind)}"
+            found[key if key not in found else f"{key}_{len(found) + 1}"] = expression
+
+        for column in columns.values():
+            for raw in column.get("constraints") or ():
+                parsed = cls._parse_column_constraint(dict(raw))
+                cls.process_parsed_constraint(parsed, cls.render_column_constraint)
+                if parsed.type == ConstraintType.not_null:
+                    add(parsed.name, f"{column['name']}_not_null", f"{quote(column['name'])} IS NOT NULL")
+                elif parsed.type == ConstraintType.check and parsed.expression:
+                    add(parsed.name, f"{column['name']}_check", parsed.expression)
+        for raw in constraints:
+            model = cls._parse_model_constraint(dict(raw))
+            cls.process_parsed_constraint(model, cls.render_model_constraint)
+            if model.type == ConstraintType.not_null:
+                for name in model.columns:
+                    add(None, f"{name}_not_null", f"{quote(name)} IS NOT NULL")
+            elif model.type == ConstraintType.check and model.expression:
+                add(model.name, "check", model.expression)
+        return found
+
+    # ------------------------------------------------------------------ for macros
+
+    @available.parse(lambda *a, **k: {})
+    def standardize_grants_dict(self, grants_table: agate.Table) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for row in grants_table:
+            found.setdefault(str(row["privilege"]).lower(), []).append(str(row["user_name"]))
+        return found
+
+    @available
+    @classmethod
+    def literal(cls, value: Any) -> str:
+        """A value as SQL writes it."""
+        return seeds.literal(value)
+
+    @available
+    @classmethod
+    def python_literal(cls, value: Any) -> str:
+        """Names or properties as Python writes them."""
+        if isinstance(value, Mapping):
+            return repr({str(key): str(each) for key, each in value.items()})
+        return repr([str(each) for each in value])
+
+    @available.parse_none
+    def read_seed(
+        self, agate_table: agate.Table, model: Mapping[str, Any], column_types: Mapping[str, str] | None
+    ) -> seeds.Seed:
+        """The types of a seed's columns, and its rows as texts of VALUES."""
+        return seeds.read(agate_table, model, column_types or {}, lambda place: self.convert_type(agate_table, place))
+
+    # ------------------------------------------------------------------ table streams
+
+    @available.parse(lambda *a, **k: False)
+    def is_partial(self) -> bool:
+        """Whether this invocation builds with a part of the rows only, as --empty and --sample do."""
+        return self.connections.is_partial
+
+    @available.parse_none
+    def full_load(
+        self, model: Mapping[str, Any], compiled_code: str, sources: Mapping[str, Mapping[str, Any]]
+    ) -> streams.FullLoad:
+        """How an incremental model is loaded whole, with regard to the table streams that it reads now, or names and
+        will read when it is incremental. --empty and --sample take nothing from streams, and so set none."""
+        if self.is_partial():
+            return streams.FullLoad(compiled_code)
+        named = [
+            source
+            for source in streams.named_sources(model, sources)
+            if (found := self.get_relation(source["database"], source["schema"], source["identifier"])) is not None
+            and found.type == HeadraceRelationType.External
+        ]
+        with self.connections.exception_handler("the table streams of the model"):
+            return self._streams().full_load(model, compiled_code, named)
+
+    @available.parse(lambda *a, **k: False)
+    def settle_streams(self, model: Mapping[str, Any], temporary: BaseRelation, target: BaseRelation) -> bool:
+        """Whether the new rows of an incremental model come from table streams. If so, these stand where the table's
+        rows end when this returns, or an error says what to do."""
+        with self.connections.exception_handler("the table streams of the model"):
+            read = self._streams().read_by(f"select * from {temporary.render()}")
+        if not read or self.is_partial():
+            return bool(read)
+        streams.refuse_batches(model, read)
+        for statement in streams.settled(read, self._settings(target).properties, target.render()):
+            self.execute(statement)
+        return True
+
+    def _streams(self) -> streams.StreamReader:
+        connection = self.connections.get_thread_connection()
+        named = connection.credentials
+        return streams.StreamReader(self._rows, streams.Place(named.database, named.schema, connection.handle.home))
+
+    def _settings(self, relation: BaseRelation) -> TableSettings:
+        with self.connections.exception_handler("DESC EXTENDED"):
+            return CatalogReader(self._rows).settings(relation)
+
+    @available.parse_none
+    def kept_settings(self, relation: BaseRelation, gone: Iterable[str]) -> TableSettings:
+        """What stays of a table when it is written anew without these columns."""
+        return self._settings(relation).without(gone)
+
+    # ------------------------------------------------------------------ dynamic tables
+
+    @available.parse_none
+    def dynamic_table_config(self, config: Mapping[str, Any], sql: str, description: str | None) -> DynamicTableConfig:
+        """What a model asks for."""
+        return DynamicTableConfig.asked(config, sql, description)
+
+    @available.parse_none
+    def dynamic_table_changes(self, relation: BaseRelation, asked: DynamicTableConfig) -> DynamicTableChanges:
+        """What must be done so that the dynamic table that is there becomes the one that is asked for."""
+        with self.connections.exception_handler("DESC EXTENDED"):
+            rows = self._rows(f"DESC EXTENDED {relation.render()}")
+        return DynamicTableChanges.between(DynamicTableConfig.found(rows), asked, relation.render())
+
+    # ------------------------------------------------------------------ Python models
+
+    @property
+    def default_python_submission_method(self) -> str:
+        return "server"
+
+    @property
+    def python_submission_helpers(self) -> dict[str, type[PythonJobHelper]]:
+        return {"server": HeadracePythonJobHelper}
+
+    def submit_python_job(self, parsed_model: dict[str, Any], compiled_code: str) -> AdapterResponse:
+        """Run the model's code in this thread's session: Ctrl-C cancels it as it does a statement."""
+        session = self.connections.session_of_node()
+        with self.connections.exception_handler(f"the Python model {parsed_model['name']}"):
+            result = session.run_python(compiled_code, parsed_model["name"])
+        return AdapterResponse(_message="OK", code="OK", query_id=getattr(result, "job_id", None))
+
+    def generate_python_submission_response(self, submission_result: Any) -> AdapterResponse:
+        return AdapterResponse(_message="OK", code="OK")
+
+
+def _kind(row: Mapping[str, Any]) -> HeadraceRelationType:
+    if row["is_dynamic"]:
+        return HeadraceRelationType.DynamicTable
+    return HeadraceRelationType.View if row["is_view"] else HeadraceRelationType.Table
+
+
+def _constraint_name(text: str) -> str:
+    """
+    >>> _constraint_name("Price > 0?")
+    'price___0_'
+    """
+    return "".join(letter if letter.isalnum() else "_" for letter in text.lower())

@@ -1,0 +1,347 @@
+"""Sessions with the lake: on a server one for each of dbt's threads, taken up again by the next node.
+
+An embedded lake is opened once in the process; its threads have sessions of their own, too. A session in which a node
+has left something (a setting, a current schema, a temporary view) is closed with the node: the next one must not find
+it.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from dbt.adapters.headrace.column import quote
+from dbt.adapters.headrace.credentials import HeadraceCredentials
+from dbt.adapters.headrace.cursor import Cursor, first_words
+from headrace.errors import Cancelled, HeadraceError, NotFound, QueryFailed, RefreshRunning, SessionReset
+from headrace.result import Result
+from headrace.sql.parser import parse
+from headrace.sql.statements import SparkStatement
+
+if TYPE_CHECKING:
+    from headrace.client import RemoteLake
+    from headrace.compute.jobs import LiveJob
+    from headrace.lake_session import LakeSession
+    from headrace.settings import Settings
+
+_LEAVE_STATE = ("SET", "RESET", "USE", "DECLARE", "CACHE", "UNCACHE", "EXECUTE", "BEGIN")
+_TEMPORARY = ("TEMP", "TEMPORARY")
+_CANCEL_SECONDS = 3.0
+_LOOK_SECONDS = 0.05
+# Another writer committed first: nothing of the statement was done, and doing it again is what Delta asks for.
+_CONFLICT = re.compile(
+    r"DELTA_(CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHANGED)|Concurrent(Append|Delete\w*)Exception"
+)
+_REFRESH_SECONDS = 600.0
+_REFRESH_PAUSE = 0.5
+_CONFLICT_PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)
+
+
+class Turns:
+    """Tables whose writers in this process got into each other's way. From then on they take turns: a statement that
+    loses a race was computed for nothing, and with many threads one may lose every time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: dict[tuple[str, ...], threading.Lock] = {}
+
+    def of(self, text: str) -> threading.Lock | None:
+        """What the statement has to wait for."""
+        return self._of.get(_written(text)) if self._of else None
+
+    def begin(self, text: str) -> threading.Lock | None:
+        """The statement has lost a race."""
+        table = _written(text)
+        with self._lock:
+            return self._of.setdefault(table, threading.Lock()) if table else None
+
+
+TURNS = Turns()
+
+
+class Session:
+    """One session of the lake, with the face of a database connection. dbt commits nothing: each statement is committed
+    when it succeeds."""
+
+    def __init__(self, credentials: HeadraceCredentials) -> None:
+        self._credentials = credentials
+        self.tag: str | None = None
+        """What SHOW JOBS shows beside the statements: the node, unless the profile has a tag of its own."""
+        self.leaves_streams = False
+        """Whether what runs next shall leave the table streams that it reads where they are."""
+        self.has_state = False
+        """Whether a statement of the node has left something behind."""
+        self._streams_stay: bool | None = False
+        """As the lake has it; None when that is not known."""
+        self._guard = threading.Lock()
+        self._busy = 0
+        self._cancelled = False
+        self._tidying = False
+        self._has_schema = False
+
+    # What the two kinds of lake do in their own ways
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """In which timestamps without a zone are."""
+        raise NotImplementedError
+
+    @property
+    def home(self) -> str:
+        """The lake's own workspace."""
+        raise NotImplementedError
+
+    def _run(self, text: str) -> Result:
+        raise NotImplementedError
+
+    def _run_python(self, code: str, name: str) -> Result:
+        raise NotImplementedError
+
+    def _cancel(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    # What they share
+
+    def run(self, text: str) -> Result:
+        """One statement. One that lost a race of commits is tried again, and the refresh of a table that is just being
+        refreshed waits for its turn."""
+        deadline = time.monotonic() + _REFRESH_SECONDS
+        try:
+            while True:
+                try:
+                    return self._guarded(lambda: self._run(text), text)
+                except RefreshRunning:
+                    if self._cancelled or time.monotonic() > deadline:
+                        raise
+                    time.sleep(_REFRESH_PAUSE)
+        finally:
+            self.has_state = self.has_state or leaves_state(text)
+
+    def run_python(self, code: str, name: str) -> Result:
+        """Have a Python model run on the lake's Spark. It may make temporary views, or set what it likes."""
+        try:
+            return self._guarded(lambda: self._run_python(code, name), "")
+        finally:
+            self.has_state = True
+
+    def _guarded(self, work: Callable[[], Result], text: str) -> Result:
+        """Do what can be cancelled from another thread, and again what lost a race."""
+        with self._begun():
+            turn = TURNS.of(text)
+            for pause in _CONFLICT_PAUSES:
+                try:
+                    with self._in_turn(turn):
+                        return self._in_session(work)
+                except QueryFailed as error:
+                    if self._cancelled or not _CONFLICT.search(error.message):
+                        raise
+                turn = TURNS.begin(text)
+                time.sleep(pause * random.uniform(0.5, 1.5))
+            with self._in_turn(turn):
+                return self._in_session(work)
+
+    @contextmanager
+    def _begun(self) -> Iterator[None]:
+        """From here on there is something to cancel. What was cancelled before does not begin."""
+        with self._guard:
+            if self._cancelled and not self._tidying:
+                raise Cancelled("dbt was interrupted before this statement began.")
+            self._busy += 1
+        try:
+            yield
+        finally:
+            self._busy -= 1
+
+    @contextmanager
+    def _in_turn(self, turn: threading.Lock | None) -> Iterator[None]:
+        if turn is None:
+            yield
+            return
+        while not turn.acquire(timeout=_LOOK_SECONDS):
+            if self._cancelled and not self._tidying:
+                raise Cancelled("dbt was interrupted while this statement waited for another.")
+        try:
+            yield
+        finally:
+            turn.release()
+
+    def _in_session(self, work: Callable[[], Result]) -> Result:
+        """The lake may have ended the session, or Spark may have begun anew; then the statement was not run. Where the
+        node had left nothing in it, another one does as well."""
+        try:
+            self._agree_on_streams()
+            return work()
+        except SessionReset:
+            self._has_schema, self._streams_stay = False, None
+            if self.has_state:
+                raise
+        self._use_schema()
+        self._agree_on_streams()
+        return work()
+
+    def _agree_on_streams(self) -> None:
+        if self._streams_stay is not self.leaves_streams:
+            self._run(f"SET move_streams = {'false' if self.leaves_streams else 'true'}")
+            self._streams_stay = self.leaves_streams
+
+    def begin_node(self) -> None:
+        """Before a node uses it: no earlier cancel counts, and names without a schema mean the profile's."""
+        self._cancelled = self._tidying = self.has_state = self.leaves_streams = False
+        if not self._has_schema:
+            self._use_schema()
+
+    def _use_schema(self) -> None:
+        wanted = f"{quote(self._credentials.database)}.{quote(self._credentials.schema)}"
+        try:
+            self._run(f"USE {wanted}")
+            self._has_schema = True
+        except NotFound:
+            pass  # dbt creates it before the first model.
+
+    def cursor(self) -> Cursor:
+        return Cursor(self)
+
+    def cancel(self) -> None:
+        """Cancel what runs, from another thread; nothing of the node begins after this. A statement that is just being
+        handed over is waited for: only then is there something to cancel."""
+        self._cancelled = True
+        deadline = time.monotonic() + _CANCEL_SECONDS
+        while time.monotonic() < deadline:
+            with self._guard:
+                if self._tidying or not self._busy:
+                    return
+                self._cancel()
+            time.sleep(_LOOK_SECONDS)
+
+    @contextmanager
+    def tidying(self) -> Iterator[None]:
+        """What runs in here clears away what the node has left: also after a cancel, and none reaches it."""
+        with self._guard:
+            self._tidying = True
+        try:
+            yield
+        finally:
+            self._tidying = False
+
+    def commit(self) -> None:
+        """Nothing is left to do."""
+
+    def rollback(self) -> None:
+        """Nothing can be undone."""
+
+    @property
+    def tag_in_use(self) -> str | None:
+        return self._credentials.query_tag or self.tag
+
+
+class RemoteSession(Session):
+    """A session on a server."""
+
+    def __init__(self, credentials: HeadraceCredentials, lake: RemoteLake) -> None:
+        super().__init__(credentials)
+        self._lake = lake
+
+    @property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self._lake.timezone)
+
+    @property
+    def home(self) -> str:
+        # A session that asks for no schema begins in the lake's own.
+        return (self._lake.schema or self._credentials.database).split(".")[0]
+
+    def _run(self, text: str) -> Result:
+        return self._lake.run("statements", self._body(sql=text))
+
+    def _run_python(self, code: str, name: str) -> Result:
+        return self._lake.run("python", self._body(code=code, name=name))
+
+    def _cancel(self) -> None:
+        self._lake.cancel()
+
+    def close(self) -> None:
+        self._lake.close()
+
+    def _body(self, **fields: str) -> dict[str, Any]:
+        return {**fields, "query_tag": self.tag_in_use} if self.tag_in_use else dict(fields)
+
+
+class EmbeddedSession(Session):
+    """A session of a lake that is open in this process."""
+
+    def __init__(self, credentials: HeadraceCredentials, session: LakeSession, settings: Settings) -> None:
+        super().__init__(credentials)
+        self._session = session
+        self._settings = settings
+        self._jobs: set[LiveJob] = set()
+
+    @property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self._settings.timezone)
+
+    @property
+    def home(self) -> str:
+        return self._settings.workspace
+
+    def _run(self, text: str) -> Result:
+        return self._result(self._session.submit(text, self.tag_in_use))
+
+    def _run_python(self, code: str, name: str) -> Result:
+        from headrace.session.code import work_of
+
+        work = work_of(code, name)
+        return self._result(self._session.submit_work(work.run, text=work.text, query_tag=self.tag_in_use))
+
+    def _result(self, job: LiveJob) -> Result:
+        self._jobs.add(job)
+        try:
+            job.wait()
+        finally:
+            self._jobs.discard(job)
+        if job.error is not None:
+            raise job.error
+        assert job.result is not None, "a job that has ended has a result or an error"
+        job.result.job_id = job.id  # type: ignore[attr-defined]
+        return job.result
+
+    def _cancel(self) -> None:
+        for job in tuple(self._jobs):
+            job.cancel()
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def leaves_state(text: str) -> bool:
+    """Whether the next statement of the session could find something of this one.
+
+    >>> [leaves_state(text) for text in ("set time zone 'UTC'", "use other", "create temporary function f", "select 1")]
+    [True, True, True, False]
+    """
+    words = first_words(text)
+    return bool(words) and (words[0] in _LEAVE_STATE or any(word in _TEMPORARY for word in words))
+
+
+def _written(text: str) -> tuple[str, ...]:
+    """The table that a statement writes; nothing for what writes none, or many."""
+    try:
+        statement = parse(text)
+    except HeadraceError:
+        return ()
+    writes = statement.writes if isinstance(statement, SparkStatement) else ()
+    return tuple(part.lower() for part in writes[0].parts) if len(writes) == 1 else ()
+
+
+def in_zone(moment: datetime, zone: ZoneInfo) -> datetime:
+    """A result's timestamps are in the lake's zone without saying so."""
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)

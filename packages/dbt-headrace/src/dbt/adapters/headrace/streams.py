@@ -1,0 +1,293 @@
+"""Table streams in models: no row twice, and none lost.
+
+A model may read a stream when it is incremental, and the stream's table when it is not. After such a full load the
+stream must go on behind what was loaded. So the load reads the table at one version, and the stream's offset is set to
+that version. These are two statements: the first one leaves a note of the second among the properties of the table that
+it makes, in the same commit. Whoever finds the note before the next run does what is left of it.
+
+The notes also tell which streams a table is in step with. A run that reads another one is stopped: whether its changes
+are in the table already, nobody can tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from dbt_common.exceptions import DbtRuntimeError
+
+from headrace.dbapi.literals import literal
+from headrace.errors import NotFound, QueryFailed, SyntaxFault
+from headrace.names import TableName, parse_parts, quote
+from headrace.sql.table_names import DottedName, dotted_names, table_aliases
+from headrace.sql.tokens import Token, scan
+
+Rows = Callable[[str], list[dict[str, Any]]]
+
+NOTE = "dbt_stream."
+"""What the names of the properties begin with; the stream's name follows."""
+IN_STEP = "in step"
+"""What somebody may write who knows that the stream stands right behind what the table has."""
+_TEXT = re.compile(r"made (?P<made>\S+?)(?:; for (?P<table>\S+?))?(?:; set offset (?P<offset>\d+))?")
+_PINNED = ("VERSION", "TIMESTAMP", "FOR")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream as SHOW TABLE STREAMS tells of it."""
+
+    name: str
+    table: str
+    offset: int
+    made: str
+    """When it was made: one of the same name that was made anew begins elsewhere."""
+
+    @classmethod
+    def shown(cls, row: Mapping[str, Any]) -> Stream:
+        made = row["created_time"]
+        return cls(
+            str(TableName(row["workspace_name"], row["schema_name"], row["name"])),
+            str(row["table_name"]),
+            int(row["offset"]),
+            (made.isoformat() if isinstance(made, datetime) else str(made)).replace(" ", "T"),
+        )
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a table's property says of one stream."""
+
+    made: str | None
+    """None where somebody has written it by hand: then any stream of that name is meant."""
+    offset: int | None = None
+    """Where the stream is still to be set."""
+    table: str | None = None
+    """Whose note it is: a clone has it, too, and is not in step."""
+
+    @property
+    def text(self) -> str:
+        whose = "" if self.table is None else f"; for {self.table}"
+        left = "" if self.offset is None else f"; set offset {self.offset}"
+        return IN_STEP if self.made is None else f"made {self.made}{whose}{left}"
+
+    @classmethod
+    def read(cls, text: str) -> Note:
+        """
+        >>> Note.read("made 2026-11-17T09:00:00; for main.shop.t; set offset 7")
+        Note(made='2026-11-17T09:00:00', offset=7, table='main.shop.t')
+        >>> Note.read("in step")
+        Note(made=None, offset=None, table=None)
+        """
+        found = _TEXT.fullmatch(text)
+        if found is None:
+            return cls(None)
+        return cls(found["made"], None if found["offset"] is None else int(found["offset"]), found["table"])
+
+
+@dataclass(frozen=True)
+class FullLoad:
+    """How the table of a model is loaded as a whole."""
+
+    sql: str
+    """The query; it reads the tables of `beside` at one version."""
+    table: str = ""
+    """Which is loaded."""
+    reads: tuple[Stream, ...] = ()
+    """The streams that it reads itself: they move with its commit."""
+    beside: tuple[tuple[Stream, int], ...] = ()
+    """Those whose tables it reads, each with the version."""
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What the table is made with."""
+        found = {NOTE + stream.name: Note(stream.made, table=self.table).text for stream in self.reads}
+        return found | {
+            NOTE + stream.name: Note(stream.made, version, self.table).text for stream, version in self.beside
+        }
+
+    def after(self, table: str) -> list[str]:
+        """The statements that follow."""
+        return moves(self.beside, table)
+
+
+def settled(read: Iterable[Stream], properties: Mapping[str, str], table: str) -> list[str]:
+    """The statements that have to come before a table takes what these streams have, as the properties of the table
+    tell. Raises where nobody can tell."""
+    late: list[tuple[Stream, int | None]] = []
+    for stream in read:
+        told = properties.get(NOTE + stream.name)
+        note = None if told is None else Note.read(told)
+        why = None
+        if note is None:
+            why = "was loaded without it"
+        elif note.made not in (None, stream.made):
+            why = "was loaded before the stream was made anew"
+        elif note.table not in (None, plain_name(table)):
+            why = f"is a copy of {note.table}, whose stream it is"
+        if note is None or why is not None:
+            raise DbtRuntimeError(
+                f"The model reads the table stream {stream.name}, and the table {table} {why}: rows could come twice, "
+                "or be missing. Run the model once with --full-refresh; a stream whose name the model computes must be "
+                "told in a comment: -- depends_on: {{ source('…', '…') }}. Or, if you know that the stream stands "
+                "right behind what the table has: "
+                f"ALTER TABLE {table} SET PROPERTIES ('{NOTE}{stream.name}'='{IN_STEP}')."
+            )
+        if note.offset is not None:
+            # Where it stands there already, its initial rows may still be waiting.
+            late.append((stream, note.offset if stream.offset <= note.offset else None))
+    return moves(late, table)
+
+
+def moves(late: Iterable[tuple[Stream, int | None]], table: str) -> list[str]:
+    """Set the offsets, where there is one to set; then the notes say that it is done."""
+    found = list(late)
+    if not found:
+        return []
+    note = plain_name(table)
+    done = ", ".join(f"'{NOTE}{stream.name}'='{Note(stream.made, table=note).text}'" for stream, _ in found)
+    return [
+        *(
+            f"ALTER TABLE STREAM {stream.name} SET OFFSET VERSION AS OF {version}"
+            for stream, version in found
+            if version is not None
+        ),
+        f"ALTER TABLE {table} SET PROPERTIES ({done})",
+    ]
+
+
+def plain_name(table: str) -> str:
+    """
+    >>> plain_name("`main`.`Shop`.`T`")
+    'main.shop.t'
+    """
+    return ".".join(part.lower() for part in parse_parts(table))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where names that are not whole belong."""
+
+    workspace: str
+    schema: str
+    home: str
+    """The lake's own workspace: that of names with two parts."""
+
+    def whole(self, parts: tuple[str, ...]) -> tuple[str, ...]:
+        before = {1: (self.workspace, self.schema), 2: (self.home,)}.get(len(parts), ())
+        return tuple(part.lower() for part in (*before, *parts))
+
+
+class StreamReader:
+    """Asks the lake which streams there are, and which ones a query reads."""
+
+    def __init__(self, rows: Rows, place: Place) -> None:
+        self._rows = rows
+        self._place = place
+
+    def read_by(self, query: str) -> list[Stream]:
+        """Directly or through views."""
+        return [Stream.shown(row) for row in self._rows(f"SHOW TABLE STREAMS READ BY\n{query}")]
+
+    def full_load(self, model: Mapping[str, Any], compiled_code: str, named: Iterable[Mapping[str, Any]]) -> FullLoad:
+        """`named` are the sources that the model names and that are streams."""
+        try:
+            read = {stream.name: stream for stream in self.read_by(compiled_code)}
+        except (QueryFailed, SyntaxFault, NotFound):
+            # The load is refused as well, and says why in its own text; or it needs what its sql_header makes. Of a
+            # stream that is not noted now the next run asks.
+            read = {}
+        sql, beside = compiled_code, []
+        for stream in self._shown(named):
+            if stream.name in read or reads(compiled_code, stream.name, self._place):
+                read[stream.name] = stream
+                continue
+            version = int(self._rows(f"DESC HISTORY {stream.table} LIMIT 1")[0]["version"])
+            found = pinned(sql, stream.table, version, self._place)
+            if found is None:
+                raise DbtRuntimeError(
+                    f"The model names the table stream {stream.name}, and its full load reads neither the stream nor, "
+                    f"by its name, the stream's table {stream.table}. So it cannot be told up to where the table was "
+                    "read: the next run would take rows twice, or miss some. Let the full load read the table as "
+                    "source() has it; where a view lies between them, make it ephemeral. Or read only the stream."
+                )
+            sql = found
+            beside.append((stream, version))
+        refuse_batches(model, [*read.values(), *(stream for stream, _ in beside)])
+        own = ".".join(str(model[key]).lower() for key in ("database", "schema", "alias"))
+        return FullLoad(sql, own, tuple(read.values()), tuple(beside))
+
+    def _shown(self, sources: Iterable[Mapping[str, Any]]) -> Iterator[Stream]:
+        for source in sources:
+            schema, name = f"{quote(source['database'])}.{quote(source['schema'])}", str(source["identifier"])
+            for row in self._rows(f"SHOW TABLE STREAMS IN {schema} LIKE {literal(name)}"):
+                if str(row["name"]).lower() == name.lower():
+                    yield Stream.shown(row)
+
+
+def refuse_batches(model: Mapping[str, Any], read: Sequence[Stream]) -> None:
+    if read and (model.get("config") or {}).get("incremental_strategy") == "microbatch":
+        raise DbtRuntimeError(
+            f"The model is built in batches and reads the table stream {read[0].name}: the first batch would take the "
+            "changes of all. Use another strategy, or read the stream's table."
+        )
+
+
+def named_sources(model: Mapping[str, Any], sources: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The sources that a model names anywhere, also where it was not compiled this time: in its text, or as what it
+    depends on."""
+    depends_on = (model.get("depends_on") or {}).get("nodes") or ()
+    raw_code = str(model.get("raw_code") or "")
+    return [source for key, source in sources.items() if key in depends_on or _names(raw_code, source)]
+
+
+def _names(raw_code: str, source: Mapping[str, Any]) -> bool:
+    first, second = (re.escape(str(source[key])) for key in ("source_name", "name"))
+    return re.search(rf"source\(\s*['\"]{first}['\"]\s*,\s*['\"]{second}['\"]\s*\)", raw_code) is not None
+
+
+def reads(sql: str, table: str, place: Place) -> bool:
+    """Whether a query names this table, view or stream where only such a one can stand.
+
+    >>> here = Place("main", "p", "main")
+    >>> [reads(f"select 1 from {text}", "main.p.s", here) for text in ("P.S", "t -- p.s", "s2 join main.p.s")]
+    [True, False, True]
+    """
+    return bool(_named(scan(sql), table, place))
+
+
+def pinned(sql: str, table: str, version: int, place: Place) -> str | None:
+    """The query, reading the table as it was at the version; None where it does not read the table by its name, or at a
+    version of its own choice.
+
+    >>> here = Place("main", "p", "main")
+    >>> pinned("select 'main.p.t' from `main`.`P`.T e join main.p.t2", "main.p.t", 7, here)
+    "select 'main.p.t' from `main`.`P`.T VERSION AS OF 7 e join main.p.t2"
+    >>> pinned("with t as (select 1) select * from t -- main.p.t", "main.p.t", 7, here)
+    """
+    tokens = scan(sql)
+    found = _named(tokens, table, place)
+    following = [tokens[name.last + 1].upper for name in found if name.last + 1 < len(tokens)]
+    if not found or any(word in _PINNED for word in following):
+        return None
+    pieces, done = [], 0
+    for name in found:
+        end = tokens[name.last].end
+        pieces += [sql[done:end], f" VERSION AS OF {version}"]
+        done = end
+    return "".join(pieces) + sql[done:]
+
+
+def _named(tokens: tuple[Token, ...], table: str, place: Place) -> list[DottedName]:
+    """Where the table's name stands and only a table can; what the query gives that name itself is another."""
+    wanted = tuple(part.lower() for part in parse_parts(table))
+    own = table_aliases(tokens)
+    return [
+        name
+        for name in dotted_names(tokens)
+        if name.is_table
+        and not (len(name.parts) == 1 and name.parts[0].lower() in own)
+        and place.whole(name.parts) == wanted
+    ]

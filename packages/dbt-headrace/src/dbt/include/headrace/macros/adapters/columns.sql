@@ -1,0 +1,81 @@
+{% macro headrace__get_columns_in_relation(relation) %}
+  {% do return(adapter.get_columns_in_relation(relation)) %}
+{% endmacro %}
+
+
+{#- As dbt's own, for names that are the same whatever their case. -#}
+{% macro headrace__check_for_schema_changes(source_relation, target_relation) %}
+  {%- set target_columns = adapter.get_columns_in_relation(target_relation) -%}
+  {%- set source_columns = adapter.spelled_as(adapter.get_columns_in_relation(source_relation), target_columns) -%}
+  {%- set added = diff_columns(source_columns, target_columns) -%}
+  {%- set gone = diff_columns(target_columns, source_columns) -%}
+  {%- set types = diff_column_data_types(source_columns, target_columns) -%}
+  {%- set changes = {
+    'schema_changed': (added + gone + types) | length > 0,
+    'source_not_in_target': added,
+    'target_not_in_source': gone,
+    'source_columns': source_columns,
+    'target_columns': target_columns,
+    'new_target_types': types,
+  } -%}
+  {%- do log("In " ~ target_relation.render() ~ ": new columns " ~ added ~ ", columns that are gone " ~ gone ~ ", new types " ~ types) -%}
+  {%- do return(changes) -%}
+{% endmacro %}
+
+
+{#- Columns are added in place. To take one away the table is written anew, in one statement: it keeps its history, and
+    nobody sees it half done. -#}
+{% macro headrace__alter_relation_add_remove_columns(relation, add_columns, remove_columns) %}
+  {% if remove_columns %}
+    {%- set gone = remove_columns | map(attribute='name') | map('lower') | list -%}
+    {%- set expressions = [] -%}
+    {%- for column in adapter.get_columns_in_relation(relation) if column.name | lower not in gone -%}
+      {%- do expressions.append(column.quoted) -%}
+    {%- endfor -%}
+    {%- for column in add_columns or [] -%}
+      {%- do expressions.append('cast(null as ' ~ column.data_type ~ ') as ' ~ column.quoted) -%}
+    {%- endfor -%}
+    {% do headrace__rewrite_table(relation, expressions, gone) %}
+  {% elif add_columns %}
+    {% call statement('add_columns') %}
+      alter table {{ relation.render() }} add columns (
+        {%- for column in add_columns %} {{ column.quoted }} {{ column.data_type }}{{ ',' if not loop.last }}{% endfor %}
+      )
+    {% endcall %}
+  {% endif %}
+{% endmacro %}
+
+
+{% macro headrace__alter_column_type(relation, column_name, new_column_type) %}
+  {%- set expressions = [] -%}
+  {%- for column in adapter.get_columns_in_relation(relation) -%}
+    {%- if column.name | lower == column_name | lower -%}
+      {%- do expressions.append('cast(' ~ column.quoted ~ ' as ' ~ api.Column.translate_type(new_column_type) ~ ') as ' ~ column.quoted) -%}
+    {%- else -%}
+      {%- do expressions.append(column.quoted) -%}
+    {%- endif -%}
+  {%- endfor -%}
+  {% do headrace__rewrite_table(relation, expressions, []) %}
+{% endmacro %}
+
+
+{#- The table keeps its properties, also those that no config knows of, and its comment. -#}
+{% macro headrace__rewrite_table(relation, expressions, gone) %}
+  {%- set kept = adapter.kept_settings(relation, gone) -%}
+  {% call statement('rewrite_table') %}
+    create or replace table {{ relation.render() }}
+    {{- headrace__table_clauses(config.get('contract') if config is defined else none, kept.properties, kept.comment) }}
+    as select {{ expressions | join(', ') }} from {{ relation.render() }}
+  {% endcall %}
+{% endmacro %}
+
+
+{% macro headrace__get_empty_subquery_sql(select_sql, select_sql_header=none) %}
+  {%- if select_sql_header is not none -%}
+    {{ select_sql_header }}
+  {%- endif -%}
+  select * from (
+    {{ select_sql }}
+  ) as __dbt_sbq
+  where false
+{% endmacro %}

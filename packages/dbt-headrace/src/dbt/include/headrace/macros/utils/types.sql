@@ -1,0 +1,3 @@
+{% macro headrace__type_float() %}
+  {{- return('double') -}}
+{% endmacro %}

@@ -1,0 +1,41 @@
+"""Counting the failures of a dynamic table or task anew, for statements: the scheduler's count, where there is one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from headrace import running
+from headrace.catalog.records import DynamicTable, Mark, Task
+from headrace.errors import EnvironmentFault
+from headrace.schedule.recounting import refreshed, resumed
+from headrace.statements.context import Context
+
+_log = logging.getLogger(__name__)
+
+
+def resume(context: Context, one: DynamicTable | Task) -> None:
+    """It has as many tries again as a new one; a table whose last refresh failed has the first of them at once."""
+    _recount(context, one, lambda mark: resumed(mark, at_once=isinstance(one, DynamicTable)))
+
+
+def note_success(context: Context, table: DynamicTable) -> None:
+    """Somebody has refreshed the table: what failed before does not count any more, and who runs after it may have to.
+    The refresh itself is done, and does not fail for want of this."""
+    try:
+        if context.scheduler is None:
+            _recount(context, table, refreshed)
+        else:
+            job = running.current()
+            context.scheduler.refreshed(table.id, None if job is None else job.id)
+    except EnvironmentFault as fault:
+        _log.warning("The failures of %s are not counted anew yet: %s", table.table_name, fault.message)
+
+
+def _recount(context: Context, one: DynamicTable | Task, change: Callable[[Mark], Mark]) -> None:
+    if context.scheduler is not None:
+        context.scheduler.recount(one.id, change)
+        return
+    for mark in context.store.marks.all():
+        if mark.object_id == one.id and change(mark) != mark:
+            context.store.marks.reset([change(mark)])

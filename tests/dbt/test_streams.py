@@ -1,0 +1,203 @@
+"""Table streams in models: no row twice and none lost, also where dbt dies, and however the model is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dbt_server import DbtServer, Project
+
+NewProject = Callable[..., Project]
+
+pytestmark = pytest.mark.timeout(900)
+
+
+class Trips:
+    """A table `trips` in the schema of the test, its streams as sources, and a project."""
+
+    def __init__(self, server: DbtServer, schema: str, project: Project, *streams: str) -> None:
+        self.server, self.schema, self.project = server, schema, project
+        server.rows(f"CREATE SCHEMA {schema}")
+        server.rows(f"CREATE TABLE {schema}.trips (id INT) TBLPROPERTIES ('change_tracking'='true')")
+        self.add(1, 2)
+        for name in streams:
+            server.rows(f"CREATE TABLE STREAM {schema}.{name} ON TABLE {schema}.trips")
+        self.add(3)
+        tables: list[dict[str, Any]] = [{"name": "trips", "identifier": "TRIPS"}]
+        tables += [{"name": name, "identifier": name.upper()} for name in streams]
+        project.write("models/sources.yml", {"sources": [{"name": "raw", "schema": schema, "tables": tables}]})
+
+    def add(self, *ids: int) -> None:
+        self.server.rows(f"INSERT INTO {self.schema}.trips VALUES {', '.join(f'({number})' for number in ids)}")
+
+    def model(self, name: str, text: str, **config: Any) -> None:
+        told = ", ".join(f"{key}={value!r}" for key, value in {"materialized": "incremental", **config}.items())
+        self.project.write(f"models/{name}.sql", f"{{{{ config({told}) }}}}\n{text}")
+
+    def ids(self, name: str) -> list[int]:
+        return sorted(row[0] for row in self.server.rows(f"SELECT id FROM {self.schema}.{name}"))
+
+    def offset(self, name: str) -> int:
+        found = self.server.records(f"SHOW TABLE STREAMS IN {self.schema} LIKE '{name}'")
+        return int(found[0]["offset"])
+
+    def properties(self, name: str) -> dict[str, str]:
+        rows = self.server.rows(f"SHOW TBLPROPERTIES {self.schema}.{name}")
+        return {str(key): str(value) for key, value in rows if str(key).startswith("dbt_stream.")}
+
+
+def either(stream: str, table: str = "{{ source('raw', 'trips') }}", before: str = "") -> str:
+    """A model that reads the stream when it is incremental, and else the table."""
+    return (
+        f"{before}select id from {{% if is_incremental() %}} {{{{ source('raw', '{stream}') }}}} "
+        f"{{% else %}} {table} {{% endif %}}"
+    )
+
+
+def test_no_row_comes_twice_and_none_is_lost(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    """In one project: the ways in which models name a stream and its table, and what happens to each."""
+    project = new_project()
+    streams = ["s_plain", "s_named", "s_inner", "s_only", "s_view", "s_died", "s_back"]
+    trips = Trips(dbt_server, schema, project, *streams)
+    trips.model("plain", either("s_plain"))
+    trips.model("named", either("s_named", before="-- depends_on: {{ source('raw', 's_named') }}\n"))
+    trips.model("inner_ones", "select id from {{ source('raw', 'trips') }} where id < 0", materialized="ephemeral")
+    trips.model(
+        "inner",
+        "{% if is_incremental() %} select id from {{ source('raw', 's_inner') }} {% else %} select a.id from "
+        "{{ source('raw', 'trips') }} a left anti join {{ ref('inner_ones') }} b using (id) {% endif %}",
+    )
+    trips.model("only", "select id from {{ source('raw', 's_only') }}")
+    trips.model("stg_changes", "select id from {{ source('raw', 's_view') }}", materialized="view")
+    trips.model("through_view", "select id from {{ ref('stg_changes') }}")
+    trips.model("died", either("s_died"))
+    trips.model("back", either("s_back"), unique_key="id")
+    project.succeeds("run")
+    whole = ["plain", "named", "inner", "died", "back"]
+    assert {name: trips.ids(name) for name in whole} == {name: [1, 2, 3] for name in whole}
+    assert trips.ids("only") == trips.ids("through_view") == [3]
+    assert {trips.offset(name) for name in streams} == {2}
+    notes = trips.properties("died")
+    assert list(notes) == [f"dbt_stream.main.{schema}.s_died"]
+    assert "set offset" not in str(notes)
+
+    # As if dbt had died between the load and the move; and somebody sets a stream back, to have its changes again.
+    key, value = notes.popitem()
+    dbt_server.rows(f"ALTER TABLE {schema}.died SET PROPERTIES ('{key}'='{value}; set offset 2')")
+    for name in ("s_died", "s_back"):
+        dbt_server.rows(f"ALTER TABLE STREAM {schema}.{name} SET OFFSET VERSION AS OF 1")
+    trips.add(4)
+    project.succeeds("run")
+    assert {name: trips.ids(name) for name in whole} == {name: [1, 2, 3, 4] for name in whole}
+    assert trips.ids("only") == trips.ids("through_view") == [3, 4]
+    assert {trips.offset(name) for name in streams} == {3}
+    assert "set offset" not in str(trips.properties("died"))
+    trips.add(5)
+    project.succeeds("run", "--full-refresh", "--select", "plain", "named")
+    trips.add(6)
+    project.succeeds("run")
+    assert {name: trips.ids(name) for name in whole} == {name: [1, 2, 3, 4, 5, 6] for name in whole}
+    assert dbt_server.temporary(schema) == []
+
+
+def test_models_of_which_nobody_can_tell_are_stopped(
+    new_project: NewProject, dbt_server: DbtServer, schema: str
+) -> None:
+    project = new_project(vars={"stream": "s_var"})
+    trips = Trips(dbt_server, schema, project, "s_view", "s_var", "s_late", "s_anew", "s_batch")
+    trips.model("stg_trips", "select id from {{ source('raw', 'trips') }}", materialized="view")
+    trips.model("through_view", either("s_view", table="{{ ref('stg_trips') }}"))
+    trips.model(
+        "from_var",
+        "select id from {% if is_incremental() %} {{ source('raw', var('stream')) }} "
+        "{% else %} {{ source('raw', 'trips') }} {% endif %}",
+    )
+    trips.model("late", "select id from {{ source('raw', 'trips') }} {% if is_incremental() %} where false {% endif %}")
+    trips.model("anew", either("s_anew"))
+    ran = project.fails("run")
+    assert "PASS=4 WARN=0 ERROR=1" in ran
+    assert "make it ephemeral" in ran
+    names = {row["table_name"] for row in dbt_server.records(f"SHOW TABLES IN {schema}")}
+    assert "through_view" not in names
+
+    trips.model("late", either("s_late"))
+    dbt_server.rows(f"CREATE OR REPLACE TABLE STREAM {schema}.s_anew ON TABLE {schema}.trips")
+    trips.add(4)
+    ran = project.fails("run", "--select", "from_var", "late", "anew")
+    assert "ERROR=3" in ran
+    assert "was loaded without it" in ran
+    assert "made anew" in ran
+    for name in ("from_var", "late", "anew"):
+        assert trips.ids(name) == [1, 2, 3], "nothing was taken"
+
+    # What the errors say to do.
+    dbt_server.rows(f"ALTER TABLE STREAM {schema}.s_late SET OFFSET VERSION AS OF 2")
+    dbt_server.rows(f"ALTER TABLE {schema}.late SET PROPERTIES ('dbt_stream.main.{schema}.s_late'='in step')")
+    project.write(
+        "models/from_var.sql",
+        "-- depends_on: {{ source('raw', var('stream')) }}\n" + (project.folder / "models/from_var.sql").read_text(),
+    )
+    project.succeeds("run", "--full-refresh", "--select", "from_var", "anew")
+    trips.add(5)
+    project.succeeds("run", "--select", "from_var", "late", "anew")
+    for name in ("from_var", "late", "anew"):
+        assert trips.ids(name) == [1, 2, 3, 4, 5]
+    parents = project.artifact("manifest.json")["parent_map"]["model.shop.from_var"]
+    assert sorted(parents) == ["source.shop.raw.s_var", "source.shop.raw.trips"]
+
+
+def test_looking_takes_nothing(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    """Tests that keep their failures, --empty and --sample, of tables as of incremental models; then a run finds
+    all changes there, in the same sessions."""
+    project = new_project({"threads": 1})
+    trips = Trips(dbt_server, schema, project, "s_test", "s_table", "s_view", "s_grown")
+    project.write("tests/none_waits.sql", "select id from {{ source('raw', 's_test') }}")
+    trips.model("changes", "select id from {{ source('raw', 's_view') }}", materialized="view")
+    trips.model("a_table", "select id from {{ source('raw', 's_table') }}", materialized="table")
+    trips.model("from_view", "select id from {{ ref('changes') }}", materialized="table")
+    trips.model("grown", either("s_grown"))
+    streams = ["s_test", "s_table", "s_view", "s_grown"]
+    before = {name: trips.offset(name) for name in streams}
+    project.succeeds("build", "--empty", "--store-failures")
+    assert {name: trips.offset(name) for name in streams} == before
+    project.fails("test", "--store-failures")
+    assert {name: trips.offset(name) for name in streams} == before
+    assert "loaded without it" in project.fails("run", "--select", "grown"), "it was built empty"
+    project.succeeds("run", "--full-refresh", "--select", "grown")
+    trips.add(4)
+    here = {name: trips.offset(name) for name in streams}
+    for flag in (["--sample", "3 days"], ["--empty"]):
+        project.succeeds("run", *flag)
+        assert {name: trips.offset(name) for name in streams} == here
+        assert trips.ids("grown") == [1, 2, 3]
+    # In one invocation with one session: the test looks, and the models after it take.
+    project.fails("build", "--store-failures", "--select", "none_waits", "a_table", "from_view", "changes", "grown")
+    assert trips.offset("s_test") == before["s_test"]
+    assert trips.ids("a_table") == trips.ids("from_view") == [3, 4]
+    assert trips.ids("grown") == [1, 2, 3, 4]
+    assert {trips.offset(name) for name in streams[1:]} == {3}
+
+
+def test_batches_and_python_read_no_streams(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    project = new_project()
+    trips = Trips(dbt_server, schema, project, "s_one", "s_two")
+    trips.model("changes", "select id from {{ source('raw', 's_two') }}", materialized="view")
+    trips.model(
+        "batches", "select id, timestamp'2024-01-01' as at from {{ source('raw', 's_one') }}",
+        incremental_strategy="microbatch", event_time="at", begin="2024-01-01", batch_size="year",
+    )  # fmt: skip
+    for name, read in (("direct", "dbt.source('raw', 's_one')"), ("by_view", "dbt.ref('changes')")):
+        project.write(f"models/{name}.py", f"def model(dbt, session):\n    return {read}.toPandas()\n")
+    project.write(
+        "models/by_spark.py",
+        "def model(dbt, session):\n    dbt.ref('changes_seen')\n"
+        f"    return session.table('{schema}.s_one').select('id')\n",
+    )
+    project.write("models/changes_seen.sql", "{{ config(materialized='table') }} select 1 as id")
+    ran = project.fails("run")
+    assert "built in batches" in ran
+    assert ran.output.count("cannot read a table stream") >= 3
+    assert "incremental SQL model" in ran
+    assert trips.offset("s_one") == trips.offset("s_two") == 1
