@@ -18,9 +18,9 @@ from postgres import PostgresServer, new_database, running_server
 
 _numbers = itertools.count(1)
 
-# Of every Java process that a test starts. Code for a few rows is not worth the second compiler: without it the same
-# tests take a third less of the processors' time.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+# Of every program that a test starts: what runs for a minute is not worth the second compiler.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1"
+os.environ.setdefault("JDK_JAVA_OPTIONS", QUICK_JAVA)
 
 
 # With two processes, each takes one file after the other: the ones that last longest come first.
@@ -59,7 +59,11 @@ def shared_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     quick = {"spark.sql.shuffle.partitions": "1"}
     # Generating and compiling Java for a handful of rows takes a third of the time; `compiled` turns it on again.
     quick["spark.sql.codegen.wholeStage"] = "false"
-    with headrace.open(folder / "lake", spark_master="local[2]", driver_memory="3g", spark_settings=quick) as lake:
+    # This one runs for long: with the second compiler, its later tests take half the time.
+    options = os.environ.pop("JDK_JAVA_OPTIONS")
+    lake = headrace.open(folder / "lake", spark_master="local[2]", driver_memory="3g", spark_settings=quick)
+    os.environ["JDK_JAVA_OPTIONS"] = options
+    with lake:
         yield lake
 
 
@@ -97,8 +101,10 @@ def interpreted(shared_lake: Lake) -> Iterator[None]:
 def setting(lake: Lake, key: str, value: str) -> Iterator[None]:
     before = lake.spark.conf.get(key)
     lake.spark.conf.set(key, value)
-    yield
-    lake.spark.conf.set(key, str(before))
+    try:
+        yield
+    finally:
+        lake.spark.conf.set(key, str(before))
 
 
 @pytest.fixture

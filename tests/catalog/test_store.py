@@ -258,6 +258,15 @@ def test_refresh_record_round_trip(store: Store) -> None:
     assert found.start_time.tzinfo is timezone.utc
 
 
+def test_refreshes_with_changes_leave_out_those_that_found_nothing(store: Store) -> None:
+    modes = ["FULL", "INCREMENTAL", *["NO_DATA"] * 40]
+    for number, mode in enumerate(modes):
+        store.finish_refresh(a_record(f"j{number}", later(number), refresh_mode=mode))
+    store.finish_refresh(a_record("failed", later(99), state="FAILED"))
+    assert [record.job_id for record in store.refreshes_with_changes("t1", 30)] == ["j1", "j0"]
+    assert [record.job_id for record in store.refreshes_with_changes("t1", 1)] == ["j1"]
+
+
 def test_history_order_and_limit(store: Store) -> None:
     for number in (3, 1, 2):
         store.finish_refresh(a_record(f"j{number}", NOW + timedelta(microseconds=number)))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -229,14 +227,6 @@ FULL = [
     ("SELECT id, u FROM a LATERAL VIEW OUTER stack(1, x) s AS u", "LATERAL VIEW OUTER stack"),
     ("SELECT s COLLATE UNICODE_CI AS c FROM b", "string with a collation"),
 ]  # fmt: skip
-# Documented reasons that need more than a query over this lake.
-SHOWN_ELSEWHERE = {
-    "read of main.public.top, which ends in a LIMIT", "a result column of type map<string, int>",
-    "max_by below another operator",
-    "Python aggregate function", "user-defined function",
-    "expression …, which Spark cannot read back (…)", "…, which Spark reads back differently", "operator <name>",
-}  # fmt: skip
-
 REFUSED: list[tuple[str, type[errors.HeadraceError], tuple[int, int] | None, str]] = [
     ("SELEC id FROM a", errors.SyntaxFault, (1, 1), "SELEC"),
     ("SELECT id\nFROM a b c", errors.SyntaxFault, (2, 10), "c"),
@@ -350,15 +340,6 @@ def test_full_with_a_reason(lake: Lake, text: str, reason: str) -> None:
     assert query.unsupported
     assert query.unsupported == reason
     assert rows(as_rendered(lake, query)) == rows(lake.spark.sql(text))
-
-
-def test_the_documented_reasons_are_the_real_ones() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "operators" / "README.md").read_text("utf-8")
-    table = page.split("| in the query | reason |")[1].split("\n\n")[0]
-    documented = {
-        reason for line in table.splitlines()[2:] for reason in re.findall("`([^`]+)`", line.split(" | ")[-1])
-    }
-    assert documented == {reason for _, reason in FULL} | SHOWN_ELSEWHERE
 
 
 @pytest.fixture(scope="module")

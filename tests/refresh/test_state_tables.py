@@ -54,6 +54,8 @@ def test_made_by_the_first_change_and_moved_on_by_the_next(d: Lake) -> None:
     d.sql("INSERT INTO o VALUES (100, 3, 50.00)")
     assert refresh(d) == "INCREMENTAL"
     assert shown(d) == ["state table of 1 groups", "state table of 7 groups"]
+    assert dict(d.sql("DESC EXTENDED d").rows)["state"].startswith("2 state tables 8 groups ")
+    assert d.sql("SELECT state_bytes > 500 FROM (SHOW DYNAMIC TABLES) WHERE name = 'd'").rows == [(True,)]
     for change in (
         "INSERT INTO o VALUES (101, 9, 500.00), (102, NULL, 1.00)",
         "DELETE FROM o WHERE customer = 2",

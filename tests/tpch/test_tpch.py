@@ -1,4 +1,4 @@
-"""The 22 TPC-H queries as dynamic tables, all INCREMENTAL, over three cycles of changes to every table."""
+"""The 22 TPC-H queries, all INCREMENTAL, over inserts into every table, deletes from all, updates of all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ CYCLES = (
     INSERT INTO partsupp SELECT ps_partkey, ps_suppkey + 100000, ps_availqty, ps_supplycost / 2, ps_comment
       FROM partsupp WHERE ps_partkey % 50 = 0;
     INSERT INTO supplier SELECT s_suppkey + 100000, s_name, s_address, s_nationkey, s_phone, s_acctbal, s_comment
-      FROM supplier
+      FROM supplier;
+    INSERT INTO part SELECT p_partkey + 100000, p_name, p_mfgr, p_brand, p_type, p_size, p_container, p_retailprice,
+      p_comment FROM part WHERE p_partkey % 33 = 0;
+    INSERT INTO nation VALUES (30, 'ATLANTIS', 3, '');
+    INSERT INTO region VALUES (9, 'LEMURIA', '')
     """,
     """
     DELETE FROM lineitem WHERE l_orderkey % 61 = 3;
@@ -34,7 +38,8 @@ CYCLES = (
     DELETE FROM supplier WHERE s_suppkey % 13 = 2;
     DELETE FROM part WHERE p_partkey % 41 = 7;
     DELETE FROM partsupp WHERE ps_partkey % 37 = 4;
-    UPDATE nation SET n_name = 'GERMANIA' WHERE n_name = 'GERMANY'
+    DELETE FROM nation WHERE n_name = 'PERU';
+    DELETE FROM region WHERE r_name = 'LEMURIA'
     """,
     """
     UPDATE lineitem SET l_quantity = l_quantity + 5, l_receiptdate = l_receiptdate + INTERVAL 20 DAYS
@@ -44,8 +49,8 @@ CYCLES = (
     UPDATE supplier SET s_comment = 'Customer Complaints', s_nationkey = 3 WHERE s_suppkey % 11 = 5;
     UPDATE part SET p_brand = 'Brand#23', p_container = 'MED BOX', p_type = 'PROMO BRASS' WHERE p_partkey % 43 = 8;
     UPDATE partsupp SET ps_supplycost = ps_supplycost * 3, ps_availqty = 1 WHERE ps_partkey % 39 = 9;
-    UPDATE nation SET n_name = 'GERMANY' WHERE n_name = 'GERMANIA';
-    INSERT INTO region VALUES (9, 'ATLANTIS', '')
+    UPDATE nation SET n_name = 'GERMANY' WHERE n_name = 'FRANCE';
+    UPDATE region SET r_name = 'ASIA' WHERE r_name = 'AFRICA'
     """,
 )
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from headrace.refresh.cost import RETRY_AFTER, Estimate, Past, Work, estimate
+from catalog.examples import a_record
+from headrace.catalog.records import Profile
+from headrace.refresh.cost import RETRY_AFTER, Estimate, Past, Work, estimate, past_of
 from headrace.refresh.planner import Decision, weighed
 
 WHOLE = Past(incremental=False, seconds=10.0, changed_rows=None, source_rows=1_000_000, by_choice=False)
@@ -16,19 +20,35 @@ def _past(changed_rows: int, seconds: float, *, insert_only: bool = True) -> Pas
     return Past(True, seconds, changed_rows, 1_000_000, by_choice=False, insert_only=insert_only)
 
 
-def _work(changed_rows: int | None, source_rows: int = 1_000_000, **other: bool) -> Work:
+def _work(changed_rows: int, source_rows: int = 1_000_000, **other: bool) -> Work:
     return Work(changed_rows, source_rows, other.get("insert_only", True), other.get("joins", False))
 
 
 @pytest.mark.parametrize(
     ("past", "changed", "source_rows"),
-    [([], 10, 1_000_000), ([WHOLE], 10, 99_999), ([WHOLE], None, 1_000_000), ([_past(10, 1.0)], 10, 1_000_000)],
-    ids=["nothing known", "small sources", "unknown change", "never computed whole"],
+    [([], 10, 1_000_000), ([WHOLE], 10, 99_999), ([_past(10, 1.0)], 10, 1_000_000)],
+    ids=["nothing known", "small sources", "never computed whole"],
 )
-def test_without_anything_to_go_by_there_is_no_estimate(
-    past: list[Past], changed: int | None, source_rows: int
-) -> None:
+def test_without_anything_to_go_by_there_is_no_estimate(past: list[Past], changed: int, source_rows: int) -> None:
     assert estimate(past, _work(changed, source_rows)) is None
+
+
+def test_what_a_full_refresh_took_is_handed_on_when_it_is_long_ago() -> None:
+    told = [replace(_past(10, 1.0), whole_seconds=seconds) for seconds in (8.0, 5.0)]
+    found = estimate(told, _work(10, 2_000_000))
+    assert found is not None
+    assert found.full_seconds == 16.0, "the newest, for twice the rows"
+    measured = estimate([*told, WHOLE], _work(10))
+    assert measured is not None
+    assert measured.full_seconds == 10.0
+
+
+def test_an_attempt_that_had_to_be_given_up_tells_what_the_next_one_takes() -> None:
+    profile = Profile(seconds=14.0, change_rows=1_000, source_rows=1_000_000, generation=1, abandoned=True)
+    given_up = a_record(state="SUCCEED", refresh_mode="FULL", profile=profile)
+    found = estimate([*past_of([given_up], 1), WHOLE], _work(1_000, insert_only=False))
+    assert found is not None
+    assert (found.incremental_seconds, found.full_seconds, found.prefers_full) == (14.0, 10.0, True)
 
 
 def test_a_full_refresh_is_scaled_by_the_size_of_the_sources() -> None:

@@ -215,6 +215,8 @@ class Profile(Frozen):
     estimated_incremental_seconds: float | None = None
     estimated_full_seconds: float | None = None
     full_by_choice: bool = False
+    abandoned: bool = False
+    """Begun incrementally, and then computed whole, because the changes could not be computed."""
     state_rows: int | None = None
     state_bytes: int | None = None
     inputs: tuple[InputProfile, ...] = ()

@@ -63,6 +63,7 @@ class CatalogReader(Protocol):
     def intent(self, table_id: str, sequence: int) -> Intent | None: ...
     def intents(self, table_id: str, settled: bool | None = None) -> list[Intent]: ...
     def history(self, limit: int | None = None, table_id: str | None = None) -> list[RefreshRecord]: ...
+    def refreshes_with_changes(self, table_id: str, limit: int) -> list[RefreshRecord]: ...
     def refresh(self, job_id: str) -> RefreshRecord | None: ...
     def unfinished(self) -> list[RefreshRecord]: ...
     def workspaces(self) -> tuple[str, ...]: ...
@@ -302,6 +303,15 @@ class Store(CatalogReader):
             wanted = wanted.where(RefreshRow.table_id == table_id)
         return self._refreshes(wanted if limit is None else wanted.limit(limit))
 
+    def refreshes_with_changes(self, table_id: str, limit: int) -> list[RefreshRecord]:
+        """The newest refreshes of a table that did something, newest first."""
+        wanted = (
+            select(RefreshRow.payload)
+            .where(RefreshRow.table_id == table_id, RefreshRow.state == "SUCCEED", ~_found_nothing(RefreshRow))
+            .order_by(RefreshRow.start_time.desc(), RefreshRow.job_id.desc())
+        )
+        return self._refreshes(wanted.limit(limit))
+
     def latest_refreshes(self, *, took_all: bool = False) -> dict[str, RefreshRecord]:
         """The newest refresh of each table, by the table's id; or the newest that took all there was."""
         # The index has each table's newest first: one step for each, however long the history is; of a table that
@@ -415,6 +425,10 @@ def _named(name: TableName) -> Any:
 def _took_all(row: type[RefreshRow]) -> Any:
     """As the record's `took_all`."""
     return and_(row.state == "SUCCEED", ~_waits(row), ~_was_skipped(row))
+
+
+def _found_nothing(row: type[RefreshRow]) -> Any:
+    return row.payload.contains('"refresh_mode":"NO_DATA"', autoescape=True)
 
 
 def _waits(row: type[RefreshRow]) -> Any:

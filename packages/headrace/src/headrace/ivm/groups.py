@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from headrace.ivm.changeset import WEIGHT, Changes
 from headrace.ivm.evaluate import with_keys
-from headrace.ivm.layout import COUNT, Grouped, LiveRows
+from headrace.ivm.layout import COUNT, Grouped, LiveRows, takes_inexact
 from headrace.ivm.stages import Stages
 from headrace.ivm.state import select_named
 from headrace.names import quote
@@ -56,7 +56,7 @@ def folded_or_anew(
         for state in grouped.states
         if state.unsafe is not None and not (state.unsafe_only_after_removals and below.insert_only)
     ]
-    if not stages.uses(FOLDED_STATES):
+    if not stages.uses(FOLDED_STATES) or (not below.insert_only and takes_inexact(grouped, stages.inexact)):
         unsafe = ["true"]
     if not unsafe:
         return folded(beside(delta_states(below.rows, grouped)), grouped), False

@@ -19,9 +19,9 @@ from pyspark.sql import functions as F
 
 from headrace.ivm.state import CallState, states_of
 from headrace.names import quote
-from headrace.plan.nodes import Aggregate, Column, Expression, Filter, Frozen, Node, Plan, Project, walk
+from headrace.plan.certainty import Origins, call_texts, named_in
+from headrace.plan.nodes import Aggregate, Column, Expression, Filter, Frozen, Node, Plan, Project
 from headrace.plan.query import Cut, OutputColumn, Query
-from headrace.plan.types import comparable, storable
 
 PREFIX = "__hr_"
 WEIGHT = "__hr_weight"
@@ -99,44 +99,6 @@ def below_finish(root: Node) -> tuple[Node, tuple[Project | Filter, ...]]:
     return node, tuple(reversed(above))
 
 
-def without_plan_if_unstorable(query: Query) -> Query:
-    """A query whose rows could not be found again, or whose state could not be stored, is refreshed whole."""
-    if query.plan is None:
-        return query
-    layout = layout_of(query)
-    reason = None
-    if layout.kind == "bag":
-        reason = next(
-            (f"a result column of type {c.type.lower()}" for c in layout.public if not comparable(c.type)), None
-        )
-    chancy = _below_root(query.plan)
-    if chancy is not None:
-        reason = f"{chancy} below another operator"
-    hidden = next((column for column in layout.hidden if not storable(column.type)), None)
-    if hidden is not None:
-        reason = f"GROUP BY or an aggregate over a value of type {hidden.type.lower()}"
-    return query if reason is None else query.model_copy(update={"plan": None, "unsupported": reason})
-
-
-CHANCY = (
-    "max_by", "min_by", "collect_list", "collect_set", "array_agg", "percentile_approx", "approx_percentile",
-    "first", "first_value", "last", "last_value", "any_value", "mode", "listagg", "string_agg",
-)  # fmt: skip
-"""Functions that may give another value for the same rows. At the root that does not matter: what is stored is what
-was computed. Below it, a value is computed once more to be taken out, and might not be the one that was put in."""
-
-
-def _below_root(plan: Plan) -> str | None:
-    root = grouped_root(plan)
-    calls = [
-        call.function
-        for node in walk(plan.root)
-        if isinstance(node, Aggregate) and (root is None or node is not root.aggregate)
-        for call in node.calls
-    ]
-    return next((name for name in calls if name in CHANCY), None)
-
-
 def layout_of(query: Query) -> Layout:
     public = tuple(Column(name=column.name, type=column.type) for column in query.columns)
     grouped = grouped_root(query.plan)
@@ -154,9 +116,15 @@ def grouped_layout(grouped: Grouped, public: tuple[Column, ...] = ()) -> Layout:
     return Layout(kind="grouped", public=public, hidden=tuple(hidden))
 
 
-def folds_exactly(grouped: Grouped) -> bool:
-    """Whether the values of folded groups are those that a computation from all rows gives."""
-    return all(state.exact for state in grouped.states)
+def folds_exactly(grouped: Grouped, inexact: Origins) -> bool:
+    """Whether the values of folded groups are those that a computation from all rows gives. `inexact` are the plan's
+    columns that may come out otherwise when computed once more."""
+    return all(state.exact for state in grouped.states) and not takes_inexact(grouped, inexact)
+
+
+def takes_inexact(grouped: Grouped, inexact: Origins) -> bool:
+    """Whether a call is over such columns: what it takes out of a group need not be what it had put in."""
+    return any(named_in(inexact, *call_texts(call)) is not None for call in grouped.aggregate.calls)
 
 
 def group_values(states: DataFrame, grouped: Grouped) -> DataFrame:

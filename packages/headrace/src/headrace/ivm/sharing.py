@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headrace.plan.nodes import Node, Relation, Values, walk
+from headrace.plan.nodes import Node, Relation, walk
 from headrace.plan.pruning import own_texts
 
 _WORD = re.compile(r"\w+")
@@ -18,8 +18,7 @@ def canonical(node: Node) -> str | None:
     columns = [column for below in nodes for column in below.output]
     names = {column.name for column in columns}
     text = node.model_dump_json()
-    texts = [each for below in nodes for each in ([below.query] if isinstance(below, Values) else own_texts(below))]
-    others = [word for each in texts for word in words_in_literals(each)]
+    others = [word for below in nodes for each in own_texts(below) for word in words_in_literals(each)]
     others += [column.type for column in columns]
     others += [own for below in nodes if isinstance(below, Relation) for own, _ in below.columns]
     if any(word in names for other in others for word in _WORD.findall(other)):

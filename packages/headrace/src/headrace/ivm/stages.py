@@ -23,6 +23,7 @@ from headrace.ivm.narrowing import one_of
 from headrace.ivm.sharing import canonical
 from headrace.ivm.sources import SourceRange, read_version, relation_changes, relation_rows
 from headrace.names import quote
+from headrace.plan.certainty import carriers
 from headrace.plan.dates import depends_on_date, own_texts_at, plan_at
 from headrace.plan.nodes import Aggregate, Filter, Node, Project, Relation, Values, walk
 from headrace.plan.types import storable
@@ -84,6 +85,8 @@ class Stages:
         self._dated: list[Node] = []
         """Nodes whose current_date was put in: tomorrow they are others."""
         inner = [canonical(node) for node in walk(root) if not isinstance(node, Relation | Values | Project | Filter)]
+        self.inexact = carriers(root)
+        """Columns that may come out otherwise when they are computed once more."""
         self._repeated = {key for key, times in Counter(inner).items() if key is not None and times > 1}
         """The parts of the plan that occur more than once."""
         self.small = self.uses(optimisations.LOCAL_ROWS) and self._is_small()
@@ -155,7 +158,9 @@ class Stages:
         if not self.uses(optimisations.STATE_TABLES) or depends_on_date(node) or any(node is n for n in self._dated):
             return False
         grouped = Grouped(aggregate=node, finish=())
-        return folds_exactly(grouped) and all(storable(column.type) for column in grouped_layout(grouped).hidden)
+        return folds_exactly(grouped, self.inexact) and all(
+            storable(column.type) for column in grouped_layout(grouped).hidden
+        )
 
     def changes(self, node: Node) -> Changes | None:
         """The node's changeset; None when nothing below it changed, and Spark then never hears of it."""

@@ -76,6 +76,29 @@ def state_of(call: AggregateCall, name: str) -> CallState:
     return _anew(call, name)
 
 
+_OVERFLOWN = "raise_error('a sum has more digits than its type holds')"
+"""Without ANSI mode, a decimal sum that is too large is NULL, and would take what is added to it for all there is."""
+
+
+def _added(call: AggregateCall, argument: str, kept: str) -> str:
+    """The sum of weighted arguments."""
+    added = f"CAST(sum({_signed(call, argument)}) AS {kept})"
+    if not _DECIMAL.fullmatch(kept):
+        return added
+    return f"CASE WHEN {added} IS NULL AND count({_guarded(call)}) > 0 THEN {_OVERFLOWN} ELSE {added} END"
+
+
+def _folded(name: str, filled: str, kept: str) -> tuple[str, str]:
+    """A stored sum and its number of terms with those of a change."""
+    zero = f"CAST(0 AS {kept})"
+    lost = f"WHEN o_{name} IS NULL AND o_{filled} > 0 THEN {_OVERFLOWN} " if _DECIMAL.fullmatch(kept) else ""
+    return (
+        f"CASE WHEN coalesce(o_{filled}, 0L) + d_{filled} = 0 THEN NULL {lost}"
+        f"ELSE CAST(coalesce(o_{name}, {zero}) + coalesce(d_{name}, {zero}) AS {kept}) END",
+        f"coalesce(o_{filled}, 0L) + d_{filled}",
+    )
+
+
 def _count(call: AggregateCall, name: str) -> CallState:
     return CallState(
         call=call,
@@ -91,17 +114,12 @@ def _count(call: AggregateCall, name: str) -> CallState:
 def _sum(call: AggregateCall, name: str) -> CallState:
     filled = f"{name}_n"
     floating = call.argument_type in _FLOATING
-    zero = f"CAST(0 AS {call.type})"
     return CallState(
         call=call,
         columns=(Column(name=name, type=call.type), Column(name=filled, type="bigint")),
         whole=(f"sum({_guarded(call)})", f"count({_guarded(call)})"),
-        delta=(f"CAST(sum({_signed(call, _guarded(call))}) AS {call.type})", _count_delta(call)),
-        fold=(
-            f"CASE WHEN coalesce(o_{filled}, 0L) + d_{filled} = 0 THEN NULL "
-            f"ELSE CAST(coalesce(o_{name}, {zero}) + coalesce(d_{name}, {zero}) AS {call.type}) END",
-            f"coalesce(o_{filled}, 0L) + d_{filled}",
-        ),
+        delta=(_added(call, _guarded(call), call.type), _count_delta(call)),
+        fold=_folded(name, filled, call.type),
         finish=name,
         extra_delta=((f"{name}_removed", _removals(call)),) if floating else (),
         unsafe=f"d_{name}_removed > 0" if floating else None,
@@ -124,17 +142,12 @@ def _average(call: AggregateCall, name: str) -> CallState:
         precision, scale = _decimal(str(call.argument_type))
         kept = f"decimal({precision + 10},{scale})"
         finish = f"CAST({name} / CAST({filled} AS decimal(20,0)) AS {call.type})"
-    zero = f"CAST(0 AS {kept})"
     return CallState(
         call=call,
         columns=(Column(name=name, type=kept), Column(name=filled, type="bigint")),
         whole=(f"CAST(sum({argument}) AS {kept})", f"count({_guarded(call)})"),
-        delta=(f"CAST(sum({_signed(call, argument)}) AS {kept})", _count_delta(call)),
-        fold=(
-            f"CASE WHEN coalesce(o_{filled}, 0L) + d_{filled} = 0 THEN NULL "
-            f"ELSE CAST(coalesce(o_{name}, {zero}) + coalesce(d_{name}, {zero}) AS {kept}) END",
-            f"coalesce(o_{filled}, 0L) + d_{filled}",
-        ),
+        delta=(_added(call, argument, kept), _count_delta(call)),
+        fold=_folded(name, filled, kept),
         finish=f"CASE WHEN {filled} = 0 THEN CAST(NULL AS {call.type}) ELSE {finish} END",
         extra_delta=((f"{name}_removed", _removals(call)),) if floating else (),
         unsafe=f"d_{name}_removed > 0" if floating else None,

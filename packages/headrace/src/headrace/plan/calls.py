@@ -21,7 +21,9 @@ _RECOMPUTED = {
 _RANKS = ("Rank", "DenseRank", "PercentRank", "CumeDist")
 _ORDERLESS = {
     "Count", "CountIf", "Sum", "Average", "Min", "Max", "BoolAnd", "BoolOr", "StddevPop", "StddevSamp", "VariancePop",
-    "VarianceSamp", "CovPopulation", "CovSample", "Corr", "Percentile", "BitAndAgg", "BitOrAgg", "BitXorAgg",
+    "VarianceSamp", "CovPopulation", "CovSample", "Corr", "Skewness", "Kurtosis", "Percentile", "PercentileCont",
+    "PercentileDisc", "Median", "HyperLogLogPlusPlus", "BitAndAgg", "BitOrAgg", "BitXorAgg", "RegrCount", "RegrAvgX",
+    "RegrAvgY", "RegrR2", "RegrSXX", "RegrSXY", "RegrSYY", "RegrSlope", "RegrIntercept", "Product",
 }  # fmt: skip
 _FUNCTIONS: dict[str, str] = {
     "Count": "count",

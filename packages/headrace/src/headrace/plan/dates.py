@@ -112,8 +112,10 @@ def _at(node: Node, put: Callable[[str], str], below: Callable[[Node], Node]) ->
         )
 
     match node:
-        case Relation() | Values():
+        case Relation():
             return node
+        case Values():
+            return node.model_copy(update={"query": put(node.query)})
         case UnionAll():
             return node.model_copy(update={"inputs": tuple(below(child) for child in node.inputs)})
         case InnerJoin() | OuterJoin() | SemiJoin():

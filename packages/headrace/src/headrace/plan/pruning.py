@@ -89,5 +89,7 @@ def own_texts(node: Node) -> list[str]:
             return [text for texts in node.projections for text in texts]
         case Window():
             return [*(expression.text for expression in node.keys + node.functions), *node.order]
+        case Values():
+            return [node.query]
         case _:
             return []

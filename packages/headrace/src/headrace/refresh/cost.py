@@ -1,6 +1,7 @@
 """What a refresh would take, incrementally and whole, from the sizes and from what earlier refreshes of the table took.
 
-    whole        =  the fastest of its last full refreshes  ×  source rows now ÷ source rows then
+    whole        =  the fastest of its last full refreshes  ×  source rows now ÷ source rows then;
+                    handed on from refresh to refresh when the last full one is long ago
     incremental  =  the median of its last refreshes of about this size and kind, else
                     that of the next smaller change  +  further changed rows  ×  a share of `whole` per source row
 
@@ -21,7 +22,7 @@ from headrace.ivm.sources import SourceRange
 
 SMALL = 100_000
 REMEMBERED = 30
-"""So many of the last refreshes are looked at."""
+"""So many of the last refreshes that did something are looked at."""
 RETRY_AFTER = 10
 """After so many full refreshes in a row by choice, an incremental one is tried again: data and machines change."""
 _SAME_SIZE = 4
@@ -38,7 +39,8 @@ _MARGIN = 1.1
 
 @dataclass(frozen=True)
 class Past:
-    """An earlier refresh: how it was done, how long it took, and for how much."""
+    """An earlier refresh: how it was done, how long it took, and for how much. One that was begun incrementally and had
+    to be finished by computing all rows counts as incremental: that is what the attempt took."""
 
     incremental: bool
     seconds: float
@@ -47,13 +49,15 @@ class Past:
     by_choice: bool
     """Whether it was a full one because that was estimated to be cheaper."""
     insert_only: bool = False
+    whole_seconds: float | None = None
+    """What computing all rows was estimated to take then."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a refresh would have to do. The number of changed rows may be unknown."""
+    """What a refresh would have to do."""
 
-    changed_rows: int | None
+    changed_rows: int
     source_rows: int
     insert_only: bool
     joins: bool
@@ -88,12 +92,13 @@ def past_of(records: Sequence[RefreshRecord], generation: int) -> list[Past]:
     """What a table's history tells about its present query, newest first."""
     return [
         Past(
-            incremental=record.refresh_mode == "INCREMENTAL",
+            incremental=record.refresh_mode == "INCREMENTAL" or record.profile.abandoned,
             seconds=record.profile.seconds,
             changed_rows=record.profile.change_rows,
             source_rows=record.profile.source_rows,
             by_choice=record.profile.full_by_choice,
             insert_only=bool(record.profile.insert_only),
+            whole_seconds=record.profile.estimated_full_seconds,
         )
         for record in records
         if record.state == "SUCCEED"
@@ -108,12 +113,18 @@ def insert_only(ranges: Iterable[SourceRange]) -> bool:
     return all(each.insert_only for each in ranges if each.changed)
 
 
+def whole_seconds(past: Sequence[Past], source_rows: int) -> float | None:
+    """What computing all rows would take; None when there is nothing to go by."""
+    measured = [(each.seconds, each.source_rows) for each in past if not each.incremental][:3]
+    told = [(each.whole_seconds, each.source_rows) for each in past if each.whole_seconds is not None][:1]
+    return min((seconds * source_rows / rows for seconds, rows in measured or told), default=None)
+
+
 def estimate(past: Sequence[Past], work: Work) -> Estimate | None:
     """None when there is nothing to go by, or nothing to gain."""
-    whole = [each for each in past if not each.incremental]
-    if work.changed_rows is None or work.source_rows < SMALL or not whole:
+    full_seconds = whole_seconds(past, work.source_rows)
+    if full_seconds is None or work.source_rows < SMALL:
         return None
-    full_seconds = min(each.seconds * work.source_rows / each.source_rows for each in whole[:3])
     per_row = work.per_changed_row * full_seconds / work.source_rows
     return Estimate(
         incremental_seconds=_incremental(past, work.changed_rows, work.insert_only, per_row),

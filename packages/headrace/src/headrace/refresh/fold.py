@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace import failpoints
 from headrace.catalog.records import DynamicTable
-from headrace.ivm.layout import WEIGHT, live_rows
+from headrace.ivm.layout import WEIGHT, Grouped, grouped_root, live_rows
 from headrace.names import quote
 from headrace.refresh.stored import read_stored
 from headrace.storage.delta import DeltaLogs
@@ -29,11 +29,21 @@ def partition_columns(table: DynamicTable) -> tuple[str, ...]:
 
 
 def clustered(rows: DataFrame, table: DynamicTable) -> DataFrame:
-    """CLUSTERED BY: whole writes put near values into the same files, where statistics can skip them."""
+    """CLUSTERED BY: whole writes put near values into the same files, where statistics can skip them. Groups lie in the
+    order of their keys unless told otherwise: the next changes look them up by these."""
     folders = {name.lower() for name in partition_columns(table)}
     texts = [name for name in table.partitioned_by if name.lower() not in folders]
     names = [quote(name) for name in (*texts, *table.clustered_by)]
-    return rows.repartitionByRange(*names).sortWithinPartitions(*names) if names else rows
+    if names:
+        return rows.repartitionByRange(*names).sortWithinPartitions(*names)
+    root = grouped_root(table.query.plan)
+    return rows if root is None else by_keys(rows, root)
+
+
+def by_keys(groups: DataFrame, grouped: Grouped) -> DataFrame:
+    """The rows of groups in the order of their keys, within each file: a lookup then reads few pages of it."""
+    names = [name for name, _ in grouped.key_columns]
+    return groups.sortWithinPartitions(*names) if names else groups
 
 
 def fold_is_due(logs: DeltaLogs, table: DynamicTable) -> bool:

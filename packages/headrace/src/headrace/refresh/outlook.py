@@ -6,7 +6,7 @@ Reads logs, the operations database and Spark's catalog; changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
@@ -19,10 +19,10 @@ from headrace.optimisations import CHOICE_BY_COST
 from headrace.plan.definitions import redefined
 from headrace.plan.nodes import AnyJoin, Relation, walk
 from headrace.plan.query import Query
-from headrace.refresh.cost import REMEMBERED, Work, estimate, insert_only, past_of
+from headrace.refresh.cost import REMEMBERED, Work, estimate, insert_only, past_of, whole_seconds
 from headrace.refresh.frontier import Candidate, Choice, Offer, choose
 from headrace.refresh.planner import Decision, SourceFacts, decide, has_choice, weighed
-from headrace.refresh.profile import inputs_of, total
+from headrace.refresh.profile import inputs_of
 from headrace.refresh.stored import Stored, as_source, read_note, read_stored
 from headrace.storage.delta import DeltaLogs
 
@@ -66,14 +66,16 @@ class Lookout:
 
     def _weighed(self, table: DynamicTable, decision: Decision, facts: tuple[SourceFacts, ...]) -> Decision:
         inputs = inputs_of(self._logs, facts, decision.ranges)
-        past = past_of(self._store.history(REMEMBERED, table.id), table.generation)
+        past = past_of(self._store.refreshes_with_changes(table.id, REMEMBERED), table.generation)
         root = table.query.plan.root if table.query.plan is not None else None
         work = Work(
-            changed_rows=total([each.changed_rows for each in inputs]),
+            # A source that was overwritten may have lost all its rows and got as many new ones.
+            changed_rows=sum(2 * each.rows if each.changed_rows is None else each.changed_rows for each in inputs),
             source_rows=sum(each.rows for each in inputs),
             insert_only=insert_only(decision.ranges),
             joins=root is not None and any(isinstance(node, AnyJoin) for node in walk(root)),
         )
+        decision = replace(decision, whole_seconds=whole_seconds(past, work.source_rows))
         found = estimate(past, work)
         return decision if found is None else weighed(decision, found, lambda: self._readers(table))
 
@@ -88,12 +90,14 @@ class Lookout:
         return None
 
     def _readers(self, table: DynamicTable) -> list[str]:
-        """The dynamic tables that read this one."""
-        return [
+        """The dynamic tables and table streams that read this one."""
+        tables = [
             str(other.table_name)
             for other in self._store.tables()
             if any(source.path == table.storage_path for source in other.query.sources)
         ]
+        streams = [each for each in self._store.streams.all() if each.source_path == table.storage_path]
+        return tables + [str(each.table_name) for each in streams]
 
     def _identity(self, path: str) -> str:
         """Which table, not only where: one that was dropped and created again has versions of its own."""

@@ -10,9 +10,8 @@ from headrace.catalog.records import ASKED_FOR, WAITING, DynamicTable, SourceVer
 from headrace.errors import UserError
 from headrace.ivm.layout import grouped_root
 from headrace.ivm.sources import SourceRange
-from headrace.plan.dates import moves_by_row, names_date
-from headrace.plan.nodes import Plan
-from headrace.plan.pruning import own_texts
+from headrace.plan.dates import moves_by_row
+from headrace.plan.nodes import Plan, Window, walk
 from headrace.refresh.cost import Estimate
 from headrace.refresh.stored import Stored
 from headrace.storage.delta import Commit
@@ -53,6 +52,8 @@ class Decision:
     """A source's columns changed or it was created again: the query must be read again before the full refresh."""
     estimate: Estimate | None = None
     """What both ways would take, where there is a choice and something to go by."""
+    whole_seconds: float | None = None
+    """What computing all rows would take, where earlier refreshes tell."""
 
     @property
     def full_by_choice(self) -> bool:
@@ -65,10 +66,11 @@ def has_choice(table: DynamicTable, decision: Decision) -> bool:
 
 
 def weighed(decision: Decision, estimate: Estimate, readers: Callable[[], list[str]]) -> Decision:
-    """The decision after a look at its cost. `readers` names the dynamic tables that read this one: they would get
-    all of its rows as changes."""
+    """The decision after a look at its cost. `readers` names the dynamic tables and streams that read this one: they
+    would get all of its rows as changes."""
     if not estimate.prefers_full:
-        return replace(decision, reason=str(estimate), estimate=estimate)
+        told = " ".join(filter(None, (decision.reason, str(estimate))))
+        return replace(decision, reason=told, estimate=estimate)
     reading = readers()
     if reading:
         kept = f"{estimate} Incremental all the same, because {reading[0]} reads the changes."
@@ -141,21 +143,23 @@ def decide(
         by_row = _moves_by_row(table.query.plan)
         checks.append(Check("a new day only moves rows of filters and projections", by_row))
         if not by_row:
-            return full("A new day, and current_date is used in an aggregate, a join condition or above an aggregate.")
+            return full("A new day, and current_date is used in an aggregate, a join condition or VALUES.")
     for fact in facts:
         reason = _unreadable(fact, checks)
         if reason is not None:
             return full(reason)
-    return Decision("INCREMENTAL", _waiting(facts), ranges, tuple(checks))
+    return Decision("INCREMENTAL", _waiting(facts) or _one_partition(table.query.plan), ranges, tuple(checks))
+
+
+def _one_partition(plan: Plan) -> str | None:
+    whole = any(isinstance(node, Window) and not node.keys for node in walk(plan.root))
+    return "A window function without PARTITION BY: all its rows are computed anew." if whole else None
 
 
 def _moves_by_row(plan: Plan) -> bool:
-    """Whether a new day only moves single rows. What is above an aggregate at the root is stored, and would not."""
+    """Whether a new day only moves single rows. What is above an aggregate at the root is computed from its states."""
     grouped = grouped_root(plan)
-    if grouped is None:
-        return moves_by_row(plan.root)
-    above = [text for node in grouped.finish for text in own_texts(node)]
-    return moves_by_row(grouped.aggregate) and not any(map(names_date, above))
+    return moves_by_row(plan.root if grouped is None else grouped.aggregate)
 
 
 def _waiting(facts: tuple[SourceFacts, ...]) -> str | None:

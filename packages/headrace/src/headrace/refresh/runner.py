@@ -280,8 +280,9 @@ class Runner:
             insert_only=insert_only(decision.ranges),
             source_rows=sum(each.rows for each in inputs),
             estimated_incremental_seconds=None if guess is None else round(guess.incremental_seconds, 3),
-            estimated_full_seconds=None if guess is None else round(guess.full_seconds, 3),
+            estimated_full_seconds=None if decision.whole_seconds is None else round(decision.whole_seconds, 3),
             full_by_choice=decision.full_by_choice and note.mode == "FULL",
+            abandoned=decision.mode == "INCREMENTAL" and note.mode == "FULL",
             state_rows=state_rows,
             state_bytes=state_bytes,
             inputs=inputs,
@@ -416,11 +417,12 @@ class Runner:
         )
         if not stages.new_day and not any(source.changed for source in ranges):
             self._append_local(table, None, empty)
+            states.advance(stages, note.frontier, look.frontier)
             return empty, ()
         try:
             done = self._append_changes(table, look.stored, stages, empty)
             failpoints.reach("before-state-tables")
-            states.advance(stages, look.frontier)
+            states.advance(stages, note.frontier, look.frontier)
             self._wanted_states[table.id] = list(stages.wanted_states.values())
             changed_rows = (done.rows_inserted or 0) + (done.rows_deleted or 0)
             kept_groups = {state_key(node): found.note.live_rows or 0 for node, found in states.all()}

@@ -30,7 +30,7 @@ from headrace.catalog.records import DynamicTable, Frontier
 from headrace.errors import HeadraceError
 from headrace.ivm import stages as stages_module
 from headrace.ivm.evaluate import evaluate
-from headrace.ivm.layout import KEY, WEIGHT, Grouped, Layout, LiveRows, grouped_layout, live_rows, schema_text
+from headrace.ivm.layout import WEIGHT, Grouped, Layout, LiveRows, grouped_layout, live_rows, schema_text
 from headrace.ivm.matching import kept_aggregates
 from headrace.ivm.rules import grouped as grouped_rule
 from headrace.ivm.sources import read_delta
@@ -39,6 +39,7 @@ from headrace.optimisations import LOCAL_ROWS
 from headrace.plan.nodes import Aggregate, Frozen, Plan, Relation, walk
 from headrace.progress import Progress
 from headrace.refresh.compute import leaves_at, live_table
+from headrace.refresh.fold import by_keys
 from headrace.storage.arrow import committable, for_delta
 from headrace.storage.delta import DeltaLogs
 from headrace.storage.errors import short_message
@@ -123,13 +124,15 @@ class StateTables:
     def is_at(self, node: Aggregate, found: StateTable, frontier: Frontier) -> bool:
         return found.note.versions == self._versions(node, frontier)
 
-    def advance(self, stages: Stages, at: Frontier) -> None:
-        """Bring the state tables that the refresh used to the new frontier."""
-        for node, groups in stages.new_states.values():
-            found = self.find(node)
-            if found is not None:
+    def advance(self, stages: Stages, old: Frontier, new: Frontier) -> None:
+        """Bring the state tables to the new frontier: those that the refresh used, and those whose sources have other
+        versions with the same rows."""
+        for node, found in self.all():
+            stands = self.is_at(node, found, old) and not self.is_at(node, found, new) and not stages.changed(node)
+            _, groups = stages.new_states.get(state_key(node), (node, None))
+            if state_key(node) in stages.new_states or stands:
                 try:
-                    self._append(node, found, groups, at, stages)
+                    self._append(node, found, groups, new, stages)
                 except _FAILURES as error:
                     self._tell(f"a state table did not move on: {short_message(error)}")
 
@@ -142,7 +145,7 @@ class StateTables:
                 self._or_none(node, partial(self._make, node, at))
         for node, found in self.all():
             if _fold_is_due(found):
-                self._or_none(node, partial(self._fold, found))
+                self._or_none(node, partial(self._fold, node, found))
         used = {Path(self._path(node)) for node in self._aggregates()}
         for folder in self._folder.iterdir() if self._folder.is_dir() else ():
             if folder not in used:
@@ -157,6 +160,14 @@ class StateTables:
     def all(self) -> list[tuple[Aggregate, StateTable]]:
         """The state tables there are, each with its aggregate."""
         return [(node, found) for node in self._aggregates() if (found := self.find(node)) is not None]
+
+    def size(self) -> tuple[int, int, int]:
+        """How many state tables there are, and their groups and bytes, tombstones included."""
+        if not self._folder.is_dir():
+            return 0, 0, 0
+        kept = [found for _, found in self.all() if found.note.worth_keeping]
+        sizes = [self._logs.statistics(found.path) for found in kept]
+        return len(kept), sum(found.note.live_rows or 0 for found in kept), sum(size for _, size in sizes)
 
     def _aggregates(self) -> list[Aggregate]:
         plan = self._table.query.plan
@@ -222,7 +233,7 @@ class StateTables:
             self._logs.forget(self._path(node))
             shutil.rmtree(self._path(node), ignore_errors=True)
         path, note = self._path(node), StateNote(versions=self._versions(node, at), sequence=1)
-        self._write(whole.sortWithinPartitions(KEY), path, note, "overwrite")
+        self._write(by_keys(whole, Grouped(aggregate=node, finish=())), path, note, "overwrite")
         groups, _ = self._logs.statistics(path)
         sources = sum(self._logs.statistics(source_path)[0] for source_path in note.versions)
         if groups * WORTH > sources:
@@ -230,12 +241,12 @@ class StateTables:
             self._write(nothing, path, note.model_copy(update={"worth_keeping": False}), "overwrite")
         self._logs.remove_old_files(path)
 
-    def _fold(self, found: StateTable) -> None:
+    def _fold(self, node: Aggregate, found: StateTable) -> None:
         live = live_rows(read_delta(self._spark, self._logs, found.path, found.version))
         folded = found.note.model_copy(update={"tombstones": 0, "appends": 0, "sequence": found.note.sequence + 1})
         few = (found.note.live_rows or 0) <= stages_module.LOCAL_ROWS
         rows = live.coalesce(1) if few else live
-        self._write(rows.sortWithinPartitions(KEY), found.path, folded, "overwrite")
+        self._write(by_keys(rows, Grouped(aggregate=node, finish=())), found.path, folded, "overwrite")
         self._logs.remove_old_files(found.path)
 
     def _write(self, rows: DataFrame, path: str, note: StateNote, mode: str) -> None:

@@ -8,6 +8,7 @@ version. Rows that do not match exactly get a second look when there are floatin
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,26 +20,29 @@ from pyspark.sql import functions as F
 from headrace.catalog.records import DynamicTable
 from headrace.errors import NotAllowed
 from headrace.ivm.evaluate import evaluate
-from headrace.ivm.layout import CHANCY
+from headrace.ivm.maintainable import CHANCY
 from headrace.ivm.rules.window import has_ties
 from headrace.ivm.sources import SourceRange, read_version
 from headrace.names import quote
+from headrace.plan.certainty import Origins, carriers, deciding_texts, named_in
 from headrace.plan.dates import plan_at
-from headrace.plan.nodes import Aggregate, Window, walk
-from headrace.plan.query import Query
+from headrace.plan.nodes import Aggregate, Node, Window, walk
+from headrace.plan.query import OutputColumn, Query
 from headrace.refresh.compute import evaluated, leaves_at
 from headrace.refresh.stored import Stored, read_stored
 from headrace.storage.delta import DeltaLogs
 
 TOLERANCE = 1e-9
 _MOST_COMPARED = 200_000
+_FLOATING = re.compile(r"\b(float|double)\b", re.I)
+_Both = tuple[DataFrame, DataFrame]
 
 
 @dataclass(frozen=True)
 class Verdict:
     """`missing` rows are in the query but not in the table, `unexpected` ones the other way round. `ambiguous` means
-    that they differ and that the query has more than one right answer: rows are equal in the ORDER BY of a window
-    function whose value depends on their order."""
+    that they differ where the query has more than one right answer: rows are equal in the ORDER BY of a window function
+    whose value depends on their order, or a function such as first() may choose."""
 
     equal: bool
     ambiguous: bool
@@ -66,22 +70,37 @@ def verify(spark: SparkSession, logs: DeltaLogs, table: DynamicTable) -> Verdict
     expected = expected.selectExpr(
         *(f"CAST({quote(c.name)} AS {c.type}) AS {quote(c.name)}" for c in table.query.columns)
     )
-    compared = _compare(expected, actual, table)
+    compared = _compare(expected, actual, table.query.columns)
     shown = {source.name: frontier.version_of(source.path) or 0 for source in table.query.sources}
     equal = not compared.missing and not compared.unexpected
-    ambiguous = not equal and _ambiguous(spark, logs, table.query, versions, frontier.date)
+    ambiguous = not equal and _ambiguous(spark, logs, table.query, versions, frontier.date, (expected, actual))
     return Verdict(equal, ambiguous, *compared, stored.version, shown)
 
 
-def _ambiguous(spark: SparkSession, logs: DeltaLogs, query: Query, versions: dict[str, int], date: str | None) -> bool:
+def _ambiguous(
+    spark: SparkSession, logs: DeltaLogs, query: Query, versions: dict[str, int], date: str | None, both: _Both
+) -> bool:
+    """Whether the rows differ only in what the query leaves to chance."""
     if query.plan is None:
         return False
-    calls = [call for node in walk(query.plan.root) if isinstance(node, Aggregate) for call in node.calls]
-    if any(call.function in CHANCY for call in calls):
-        return True
+    root = plan_at(query.plan.root, date)
     read = leaves_at(spark, logs, query, versions)
-    windows = [node for node in walk(plan_at(query.plan.root, date)) if isinstance(node, Window) and node.order]
-    return any(has_ties(evaluate(node.child, read), node) for node in windows)
+
+    def by_chance(node: Node) -> Origins:
+        if isinstance(node, Aggregate):
+            return {call.name: call.function for call in node.calls if call.function in CHANCY}
+        if isinstance(node, Window) and node.order and has_ties(evaluate(node.child, read), node):
+            return {function.name: "ties" for function in node.functions}
+        return {}
+
+    doubtful = carriers(root, by_chance)
+    if not doubtful:
+        return False
+    if any(named_in(doubtful, *deciding_texts(node)) is not None for node in walk(root)):
+        return True
+    certain = {public for public, column in query.plan.columns if column.name not in doubtful}
+    compared = _compare(*both, [column for column in query.columns if column.name in certain])
+    return not compared.missing and not compared.unexpected
 
 
 def _unverifiable(logs: DeltaLogs, table: DynamicTable, stored: Stored) -> str | None:
@@ -106,10 +125,10 @@ class _Compared(NamedTuple):
     unexpected: int
 
 
-def _compare(expected: DataFrame, actual: DataFrame, table: DynamicTable) -> _Compared:
+def _compare(expected: DataFrame, actual: DataFrame, columns: Sequence[OutputColumn]) -> _Compared:
     """EXCEPT ALL both ways in one pass: rows of the query count +1, rows of the table −1, equal rows must cancel."""
-    comparable = [_comparable(column.name, column.type) for column in table.query.columns]
-    names = [quote(column.name) for column in table.query.columns]
+    comparable = [_comparable(column.name, column.type) for column in columns]
+    names = [quote(column.name) for column in columns]
     both = expected.selectExpr(*comparable, "1 AS __hr_side").union(actual.selectExpr(*comparable, "-1 AS __hr_side"))
     balance = both.groupBy(*names).agg(
         F.expr("sum(__hr_side) AS __hr_net"), F.expr("count_if(__hr_side < 0) AS __hr_rows")
@@ -121,7 +140,7 @@ def _compare(expected: DataFrame, actual: DataFrame, table: DynamicTable) -> _Co
     ).first()
     assert found is not None
     compared = _Compared(*(int(number) for number in found))
-    floating = [i for i, column in enumerate(table.query.columns) if column.type.lower() in ("float", "double")]
+    floating = [i for i, column in enumerate(columns) if _FLOATING.search(column.type)]
     if not floating or not (compared.missing and compared.unexpected):
         return compared
     uneven = balance.where("__hr_net <> 0").limit(_MOST_COMPARED + 1).drop("__hr_rows").collect()
@@ -142,7 +161,7 @@ def _comparable(name: str, type_text: str) -> str:
 
 def _unmatched(left: Sequence[Any], right: Sequence[Any], floating: list[int]) -> tuple[int, int]:
     """How many rows on each side have no partner that is equal but for a rounding of the floating columns."""
-    waiting: dict[str, list[list[float | None]]] = defaultdict(list)
+    waiting: dict[str, list[list[Any]]] = defaultdict(list)
     for row in right:
         key, values = _split(row, floating)
         waiting[key].append(values)
@@ -157,14 +176,17 @@ def _unmatched(left: Sequence[Any], right: Sequence[Any], floating: list[int]) -
     return alone, sum(map(len, waiting.values()))
 
 
-def _split(row: Any, floating: list[int]) -> tuple[str, list[float | None]]:
+def _split(row: Any, floating: list[int]) -> tuple[str, list[Any]]:
     rest = [value for position, value in enumerate(row) if position not in floating]
     return repr(rest), [row[position] for position in floating]
 
 
-def _close(one: float | None, other: float | None) -> bool:
-    if one is None or other is None:
-        return one is other
+def _close(one: Any, other: Any) -> bool:
+    """Whether two values are equal but for a rounding of the numbers in them."""
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_close, one, other))
+    if not isinstance(one, float) or not isinstance(other, float):
+        return bool(one == other)
     if math.isnan(one) or math.isnan(other):
         return math.isnan(one) and math.isnan(other)
     return math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=1e-300)

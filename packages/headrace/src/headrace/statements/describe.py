@@ -11,6 +11,7 @@ from headrace.catalog.records import DynamicTable
 from headrace.errors import NotFound
 from headrace.ivm.layout import grouped_root
 from headrace.names import TableName
+from headrace.refresh.states import StateTables
 from headrace.refresh.stored import read_note, read_stored
 from headrace.result import Result, from_frame, from_rows
 from headrace.sql import statements as sql
@@ -99,7 +100,16 @@ def _dynamic_block(context: Context, table: DynamicTable) -> list[tuple[str, str
         ("format_options", '(("table_format","delta"))'),
         ("location", table.storage_path),
         ("statistics", f"{rows} rows {size} bytes"),
+        ("state", _state(context, table, grouped=root is not None)),
     ]
+
+
+def _state(context: Context, table: DynamicTable, *, grouped: bool) -> str:
+    """What is kept so that a refresh need not read everything."""
+    tables, groups, size = StateTables(context.spark, context.logs, table, context.progress).size()
+    kept = ["hidden columns of the table"] if grouped else []
+    kept += [f"{tables} state tables {groups} groups {size} bytes"] if tables else []
+    return ", ".join(kept)
 
 
 def _table_block(context: Context, name: TableName) -> list[tuple[str, str]]:

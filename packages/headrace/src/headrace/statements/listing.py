@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from headrace.catalog.records import RefreshRecord, TableStream
 from headrace.errors import NotFound, QueryFailed
 from headrace.names import TableName, quote, quote_text
+from headrace.refresh.states import StateTables
 from headrace.result import Result, from_frame, from_rows
 from headrace.sql import statements as sql
 from headrace.sql.rewrite import trigger_names
@@ -34,7 +35,7 @@ _DYNAMIC = [
     ("refresh_interval_second", pa.int64()), ("target_lag_second", _TEXT), ("refresh_vc", _TEXT), ("state", _TEXT),
     ("suspended_reason", _TEXT),
     ("incremental", _FLAG), ("full_refresh_reason", _TEXT), ("created_time", _TIME), ("creator", _TEXT),
-    ("comment", _TEXT),
+    ("comment", _TEXT), ("state_bytes", pa.int64()),
 ]  # fmt: skip
 _HISTORY = [
     ("workspace_name", _TEXT), ("schema_name", _TEXT), ("name", _TEXT), ("virtual_cluster", _TEXT),
@@ -80,6 +81,7 @@ def show_dynamic_tables(context: Context, statement: sql.ShowDynamicTables) -> R
                 table.query.plan is not None and table.refresh_mode != "FULL",
                 "REFRESH_MODE is FULL" if table.refresh_mode == "FULL" else table.query.unsupported,
                 table.created_at, table.creator, table.comment,
+                StateTables(context.spark, context.logs, table, context.progress).size()[2],
             )
         )  # fmt: skip
     return narrowed(context, from_rows(_DYNAMIC, rows, context.settings.timezone), statement.where, statement.limit)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from headrace.catalog.records import DynamicTable
 from headrace.errors import HeadraceError, NotAllowed, Position, UserError
-from headrace.ivm.layout import without_plan_if_unstorable
+from headrace.ivm.maintainable import maintained
 from headrace.names import own_column_problem
 from headrace.plan.catalyst import read_query
 from headrace.plan.query import Cut, Query
@@ -42,7 +42,7 @@ def _read(context: Context, text: str) -> Query:
 
 def _read_whole(context: Context, text: str) -> Query:
     query = read_query(context.spark, text, locate=context.locate, database_of=context.database_of)
-    return without_plan_if_unstorable(query)
+    return maintained(query)
 
 
 def renamed(query: Query, names: list[str]) -> Query:

@@ -388,12 +388,13 @@ def _committed_at(path: str, entry: dict[str, Any]) -> int:
 
 def _commit(path: str, entry: dict[str, Any]) -> Commit:
     metrics = {str(k): v for k, v in (entry.get("operationMetrics") or {}).items()}
+    changes = _kind(str(entry.get("operation")), entry.get("operationParameters") or {}, metrics)
     return Commit(
         version=int(entry["version"]),
         timestamp=_committed_at(path, entry),
         operation=str(entry.get("operation")),
-        changes=_kind(str(entry.get("operation")), entry.get("operationParameters") or {}, metrics),
-        rows=_rows(metrics),
+        changes=changes,
+        rows=None if changes == "mixed" and _drops_files(metrics) else _rows(metrics),
         user_metadata=entry.get("userMetadata"),
         restored=_restored(entry),
     )
@@ -430,6 +431,12 @@ def _merged_nothing(commit: dict[str, Any]) -> bool:
     metrics = commit.get("operationMetrics") or {}
     counts = [metrics.get(f"numTargetRows{what}") for what in ("Inserted", "Updated", "Deleted")]
     return commit.get("operation") == "MERGE" and all(count is not None and int(count) == 0 for count in counts)
+
+
+def _drops_files(metrics: dict[str, Any]) -> bool:
+    """Whether a commit lets go of files with an unknown number of rows: an overwrite counts only what it wrote."""
+    counted = ("numDeletedRows", "numUpdatedRows", "numTargetRowsDeleted")
+    return not any(key in metrics for key in counted) and metrics.get("numRemovedFiles") not in (None, "0", 0)
 
 
 def _rows(metrics: dict[str, Any]) -> int | None:

@@ -30,7 +30,7 @@ from headrace.plan.nodes import Aggregate
 
 def changes(stages: Stages, node: Aggregate) -> Changes | None:
     grouped = Grouped(aggregate=node, finish=())
-    foldable = folds_exactly(grouped) and stages.uses(FOLDED_STATES)
+    foldable = folds_exactly(grouped, stages.inexact) and stages.uses(FOLDED_STATES)
     stored = stages.state_table(node) if foldable else None
     below = stages.materialized(node.child)
     if below is None:

@@ -19,11 +19,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headrace import optimisations
-from headrace.ivm.changeset import WEIGHT, net
+from headrace.ivm.changeset import WEIGHT, Changes, net
 from headrace.ivm.layout import BORN, KEY, ROW, Layout
 from headrace.ivm.layout import WEIGHT as STORED_WEIGHT
 from headrace.ivm.narrowing import in_range, one_of
-from headrace.ivm.rules import top
+from headrace.ivm.rules import partitions, top
+from headrace.ivm.rules.partitions import partitions_root
 from headrace.ivm.rules.top import top_root
 from headrace.ivm.stages import Stages
 from headrace.names import quote
@@ -47,8 +48,7 @@ def whole(rows: DataFrame, layout: Layout, sequence: int, *, searchable: bool) -
 
 def refresh(stages: Stages, plan: Plan, layout: Layout, live: DataFrame, sequence: int) -> BagResult | None:
     """Storage rows to append for the changes since the old frontier; None when nothing changed."""
-    best = top_root(plan) if stages.uses(optimisations.STORED_WINNERS) else None
-    found = stages.changes(plan.root) if best is None else top.changes(stages, best, plan, live)
+    found = _root_changes(stages, plan, live)
     if found is None:
         return None
     names = [quote(column.name) for column in layout.public]
@@ -72,6 +72,14 @@ def refresh(stages: Stages, plan: Plan, layout: Layout, live: DataFrame, sequenc
     candidates = _narrowed(live, local, layout) if stages.uses(optimisations.PUSHED_KEYS) else live
     gone = _tombstones(kept.where(f"{WEIGHT} < 0"), candidates, layout)
     return BagResult(added.union(gone), removals, False)
+
+
+def _root_changes(stages: Stages, plan: Plan, live: DataFrame) -> Changes | None:
+    best = top_root(plan) if stages.uses(optimisations.STORED_WINNERS) else None
+    if best is not None:
+        return top.changes(stages, best, plan, live)
+    root = partitions_root(plan)
+    return stages.changes(plan.root) if root is None else partitions.changes(stages, root, plan, live)
 
 
 def _narrowed(live: DataFrame, changes: pa.Table, layout: Layout) -> DataFrame:

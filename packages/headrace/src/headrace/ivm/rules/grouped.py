@@ -3,8 +3,12 @@
     state(A + Δ)  =  fold(state(A), delta(Δ))          for each group that Δ touches
     stored changes:  − the group's old row  + its new row, unless nothing in it changed
 
+What stands above the aggregate is computed from the states. Where that names current_date, a new day has all groups
+finished anew from the states they have; no source is read for it.
+
 State:    per group: its keys, its row count, the partial aggregates of ivm/state.py.
-Cost:     one aggregation of the changeset, one lookup of the touched groups in the table.
+Cost:     one aggregation of the changeset, one lookup of the touched groups in the table; on a new day, where it
+          matters, all groups of the table.
 Requires: nothing beyond the aggregate's own; where a fold would not be exact (a float sum after a removal, the removal
           of a minimum), the groups concerned are computed anew from their rows.
 """
@@ -21,9 +25,9 @@ from headrace.ivm.layout import BORN, COUNT, KEY, ROW, VISIBLE, Grouped, Layout,
 from headrace.ivm.layout import WEIGHT as STORED_WEIGHT
 from headrace.ivm.stages import Stages
 from headrace.names import quote
-from headrace.plan.dates import own_texts_at
+from headrace.plan.dates import names_date, own_texts_at
 from headrace.plan.nodes import Expression, Filter, Plan, Project
-from headrace.plan.pruning import names_in
+from headrace.plan.pruning import names_in, own_texts
 
 
 @dataclass(frozen=True)
@@ -44,17 +48,33 @@ def refresh(
     stages: Stages, grouped: Grouped, plan: Plan, layout: Layout, live: LiveRows, sequence: int
 ) -> GroupedResult | None:
     """Storage rows to append for the changes since the old frontier; None when nothing below changed."""
+    dated = stages.new_day and any(names_date(text) for node in grouped.finish for text in own_texts(node))
     grouped = _on_the_new_day(grouped, stages)
     # Over many groups, it pays to know the keys of the changes before looking those up.
     below = (stages.changes if live.in_driver else stages.materialized)(grouped.aggregate.child)
-    if below is None:
+    found = None
+    if below is not None:
+        stored = live.rows if dated else touched_groups(stages, live, grouped, below)
+        found = folded_or_anew(stages, grouped, below, lambda deltas: beside_stored(deltas, stored, grouped, layout))
+    if found is None and not dated:
         return None
-    stored = touched_groups(stages, live, grouped, below)
-    found = folded_or_anew(stages, grouped, below, lambda deltas: beside_stored(deltas, stored, grouped, layout))
-    if found is None:
-        return None
-    groups, recomputed = found
-    return GroupedResult(replacements(groups, grouped, plan, layout, sequence), recomputed)
+    groups, recomputed = found or (None, False)
+    if dated:
+        groups = _with_the_others(groups, live.rows, grouped, layout)
+    assert groups is not None
+    return GroupedResult(replacements(groups, grouped, plan, layout, sequence, dated=dated), recomputed)
+
+
+def _with_the_others(touched: DataFrame | None, live: DataFrame, grouped: Grouped, layout: Layout) -> DataFrame:
+    """The touched groups, and all others with the states they have, in the shape that `folded` gives."""
+    kept = [name for name, _ in grouped.key_columns] + [COUNT, *(column.name for column in state_columns(grouped))]
+    others = live
+    if touched is not None:
+        ids = touched.select(F.col(f"o_{BORN}").alias("__hr_t_born"), F.col(f"o_{ROW}").alias("__hr_t_row"))
+        others = live.join(ids, F.expr(f"{BORN} = __hr_t_born AND {ROW} = __hr_t_row"), "left_anti")
+    olds = [F.col(quote(column.name)).alias(f"o_{column.name}") for column in layout.columns]
+    others = others.select(*map(quote, kept), *olds)
+    return others if touched is None else touched.unionByName(others)
 
 
 def _on_the_new_day(grouped: Grouped, stages: Stages) -> Grouped:
@@ -78,13 +98,19 @@ def beside_stored(deltas: DataFrame, live: DataFrame, grouped: Grouped, layout: 
     return deltas.join(rows.hint("shuffle_hash"), F.expr(" AND ".join(same)), "left")
 
 
-def replacements(groups: DataFrame, grouped: Grouped, plan: Plan, layout: Layout, sequence: int) -> DataFrame:
-    """For each group that really changed: a tombstone for its old row, if any, and its new row, if it still exists."""
+def replacements(
+    groups: DataFrame, grouped: Grouped, plan: Plan, layout: Layout, sequence: int, *, dated: bool = False
+) -> DataFrame:
+    """For each group that really changed: a tombstone for its old row, if any, and its new row, if it still exists.
+    With `dated`, a group may also change without a change of its states."""
     olds = [name for name in groups.columns if name.startswith("o_")]
     kept = [COUNT, *(column.name for column in state_columns(grouped))]
-    same = " AND ".join(f"o_{name} <=> {name}" for name in kept)
-    changed = groups.where(f"o_{BORN} IS NULL OR NOT ({same})")
-    done = finished(changed, grouped, plan, layout, sequence, *olds)
+    if dated:
+        kept += [column.name for column in layout.columns if column.name == VISIBLE or column in layout.public]
+    same = " AND ".join(f"{quote(f'o_{name}')} <=> {quote(name)}" for name in kept)
+    is_new = f"o_{BORN} IS NULL OR NOT ({same})"
+    done = finished(groups if dated else groups.where(is_new), grouped, plan, layout, sequence, *olds)
+    done = done.where(is_new) if dated else done
     fresh = ", ".join(f"{quote(c.name)} AS {quote(c.name)}" for c in layout.columns)
     gone = ", ".join(
         f"{'CAST(-1 AS tinyint)' if c.name == STORED_WEIGHT else quote('o_' + c.name)} AS {quote(c.name)}"

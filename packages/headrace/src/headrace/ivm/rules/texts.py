@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from headrace.ivm.layout import Grouped, grouped_root
+from headrace.ivm.rules.partitions import partitions_root
 from headrace.ivm.rules.top import top_root
 from headrace.optimisations import FOLDED_STATES, STORED_WINNERS
-from headrace.plan.nodes import Node, Plan
+from headrace.plan.nodes import Node, Plan, Window
 
 _RULES = {
     "relation": "its change feed",
@@ -21,6 +22,8 @@ _RULES = {
     "expand": "Δ expand(A) = expand(ΔA)",
     "values": "never changes",
 }
+_PARTITIONS = "the stored rows of the affected partitions against those computed anew"
+_ONE_PARTITION = "no PARTITION BY: all rows are computed anew, and compared with those before"
 _WINNERS = "the stored winners of the affected partitions against Δ; read again where one is lost"
 
 
@@ -28,10 +31,15 @@ def rule_texts(plan: Plan, off: frozenset[str]) -> dict[int, str]:
     """The rule of each operator, by the id of its node; `off` are the optimisations to do without."""
     root = grouped_root(plan)
     best = top_root(plan) if STORED_WINNERS not in off else None
+    replaced = partitions_root(plan)
 
     def rule(node: Node) -> str:
         if best is not None and node is best.window:
             return _WINNERS
+        if isinstance(node, Window) and not node.keys:
+            return _ONE_PARTITION
+        if replaced is not None and node is replaced.window:
+            return _PARTITIONS
         if root is not None and node is root.aggregate:
             return _grouped(root, off)
         if root is not None and any(node is above for above in root.finish):

@@ -9,24 +9,26 @@
 State:    none beyond the table's own rows.
 Cost:     the winners of the affected partitions; the partitions that lose a winner are read whole.
 Requires: all columns that PARTITION BY, ORDER BY and the result need are columns of the result, as they are.
-          Elsewhere the rules for windows and filters apply. Ties need no care here: what is taken out is what was
+          None of them may come out otherwise when computed once more (plan/certainty.py): a winner that goes is known
+          by its values. Elsewhere rules/partitions.py applies. Ties need no care here: what is taken out is what was
           stored, and any choice among equal rows is right.
 """
 
 from __future__ import annotations
 
 import re
-from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headrace.ivm.changeset import WEIGHT, Changes, net, weighted
-from headrace.ivm.evaluate import project, window
+from headrace.ivm.evaluate import window
 from headrace.ivm.groups import affected
 from headrace.ivm.layout import below_finish
+from headrace.ivm.rules.partitions import finished, put_in
 from headrace.ivm.stages import Stages
 from headrace.names import quote
+from headrace.plan.certainty import carriers
 from headrace.plan.dates import depends_on_date
 from headrace.plan.nodes import Column, Expression, Filter, Frozen, Plan, Project, Window
 from headrace.plan.pruning import names_used
@@ -52,6 +54,8 @@ def top_root(plan: Plan | None) -> Top | None:
     node, finish = below_finish(plan.root)
     if not isinstance(node, Window) or [each.kind for each in finish].count("filter") != 1:
         return None
+    if not carriers(node.child).keys().isdisjoint(column.name for column in node.child.output):
+        return None
     origin = {public: column.name for public, column in plan.columns}
     bound = ""
     for each in reversed(finish):
@@ -59,7 +63,7 @@ def top_root(plan: Plan | None) -> Top | None:
             bound = each.condition
         else:
             texts = {expression.name: expression.text for expression in each.expressions}
-            bound = _put_in(bound, texts)
+            bound = put_in(bound, texts)
             origin = {public: texts[name] for public, name in origin.items() if name in texts}
     if not _bounds_a_rank(bound, node.functions):
         return None
@@ -70,11 +74,6 @@ def top_root(plan: Plan | None) -> Top | None:
         return None
     stored = tuple((found[column.name], column) for column in columns)
     return Top(window=node, finish=finish, stored=stored)
-
-
-def _put_in(text: str, texts: dict[str, str]) -> str:
-    """The text with each name replaced by what it stands for."""
-    return re.sub(r"\w+", lambda word: texts.get(word[0], word[0]), text)
 
 
 def _bounds_a_rank(condition: str, functions: tuple[Expression, ...]) -> bool:
@@ -138,8 +137,4 @@ def _without(rows: DataFrame, lost: Changes, top: Top) -> DataFrame:
 
 def _best(rows: DataFrame, top: Top) -> DataFrame:
     """The best of each partition of these rows, as columns of the root."""
-
-    def above(rows: DataFrame, node: Project | Filter) -> DataFrame:
-        return rows.where(node.condition) if isinstance(node, Filter) else project(rows, node)
-
-    return reduce(above, top.finish, window(rows, top.window))
+    return finished(window(rows, top.window), top.finish)
