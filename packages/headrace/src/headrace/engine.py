@@ -219,7 +219,9 @@ class Lake:
         from headrace.lake_session import told
 
         self.require_spark()
-        return self.compute.submit(lambda: told(work), text=text, creator=_system_user(), vcluster="default")
+        return self.compute.submit(
+            lambda: told(work), ready=self.await_spark, text=text, creator=_system_user(), vcluster="default"
+        )
 
     def _new_spark_session(self) -> SparkSession:
         from headrace.plan.jvm import cloned
@@ -306,10 +308,13 @@ class Lake:
 
     def await_spark(self) -> None:
         """For a job that got its slot while Spark is started again: wait for its return, for a while."""
+        if self.spark_is_up:
+            return
         deadline = time.monotonic() + _RETURN_SECONDS
-        while not self.spark_is_up and time.monotonic() < deadline:
-            running.require_wanted()
-            time.sleep(_LOOK_SECONDS)
+        with running.resuming():
+            while not self.spark_is_up and time.monotonic() < deadline:
+                running.require_wanted()
+                time.sleep(_LOOK_SECONDS)
         self.require_spark()
 
     def require_spark(self) -> None:
@@ -328,11 +333,13 @@ class Lake:
 
     def _rebuild(self) -> None:
         """The jobs that were at work end now; then Spark is started again, until that works or the lake is closed."""
+        from headrace.lake_session import spark_gone
+
         self._spark_lost = True
         if self.scheduler is not None:
             self.scheduler.pause()
         _log.error("Spark's Java process has ended; it is started again.")
-        self.compute.spark_lost("Spark's Java process ended while this ran. It is being started again: run it again.")
+        self.compute.spark_lost(spark_gone)
         pause = 1.0
         while not self._closed:
             try:

@@ -19,6 +19,7 @@ from headrace import running
 from headrace.catalog.records import Occasion, RefreshRecord
 from headrace.collecting import Limit
 from headrace.compute.clusters import LiveJob
+from headrace.compute.line import Line
 from headrace.errors import EnvironmentFault, HeadraceError, NotFound, QueryFailed, SessionReset, UserError
 from headrace.names import check_parts, parse_parts, resolve
 from headrace.plan.jvm import Jvm, items
@@ -80,9 +81,8 @@ class LakeSession:
     ) -> None:
         self._lake = lake
         self._turn = threading.Lock()
-        self._order = threading.Lock()
-        self._last: LiveJob | None = None
-        """The newest of the session's jobs that have not ended: the next one begins after it."""
+        self._line = Line()
+        """Its jobs that have not ended, one after the other."""
         self._user = user
         self._guarded = guarded
         self._id = session_id
@@ -175,16 +175,7 @@ class LakeSession:
             raise
 
     def _submit_in_order(self, work: Callable[[], Result], **about: Any) -> LiveJob:
-        """After the session's newest job, which is held no longer than it runs: its result may be large."""
-        with self._order:
-            job = self._lake.compute.submit(lambda: told(work), after=self._last, **about)
-            self._last = job
-        job.on_done(self._let_go)
-        return job
-
-    def _let_go(self, job: LiveJob) -> None:
-        if self._last is job:
-            self._last = None
+        return self._lake.compute.submit(lambda: told(work), ready=self._lake.await_spark, line=self._line, **about)
 
     def _executed(self, statement: sql.Statement) -> Result:
         if any(token.upper in _LEAVES_STATE for token in scan(statement.text)[:4]):
@@ -224,9 +215,8 @@ class LakeSession:
             self._turn.release()
 
     def _follow_spark(self) -> None:
-        """After Spark was started again, a new session of it takes this one's place. What waited for a slot when Spark
-        died waits for its return as well."""
-        self._lake.await_spark()
+        """After Spark was started again, a new session of it takes this one's place."""
+        self._lake.require_spark()
         self._renew()
         if self._lost_state:
             self._lost_state = False
@@ -263,15 +253,14 @@ class LakeSession:
         self._generation = generation
 
     def close(self) -> None:
-        """Let go of the session, and of what Spark keeps for it; jobs that run are not stopped by this."""
-        last = self._last
-        if self._has_state and last is not None:
-            last.on_done(lambda _: self._clear())
-        elif self._has_state:
-            self._clear()
+        """Let go of the session, and of what Spark keeps for it once none of its jobs is left; they are not stopped by
+        this."""
+        self._line.when_empty(self._clear)
 
     def _clear(self) -> None:
         """Spark keeps temporary views and cached rows as long as its process lives, whoever uses them."""
+        if not self._has_state:
+            return
         self._has_state = False
         if self._generation != self._lake.generation or not self._lake.spark_is_up:
             return
@@ -309,14 +298,15 @@ def told(work: Callable[[], Result]) -> Result:
     except (HeadraceError, Py4JJavaError, PySparkException):
         raise
     except (Py4JNetworkError, ConnectionError, EOFError) as error:
-        raise _spark_gone() from error
+        raise spark_gone() from error
     except Exception as error:
         if ended_since(process, patience=_DEATH_SECONDS):  # py4j then fails in many ways, some of them odd.
-            raise _spark_gone() from error
+            raise spark_gone() from error
         raise
 
 
-def _spark_gone() -> UserError:
+def spark_gone() -> UserError:
+    """What is told of a statement whose Spark ended under it."""
     return EnvironmentFault(
         "Spark's Java process ended while this ran.",
         hint="A server starts it again by itself: repeat the statement in half a minute. An embedded lake must be "
