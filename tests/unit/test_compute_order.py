@@ -361,6 +361,7 @@ class Ground:
             vcluster="default",
             query_tag=None,
             reads_hidden=False,
+            store=self.compute._store,
         )
 
     def require_spark(self) -> None:
@@ -405,6 +406,20 @@ def test_a_session_without_a_job_goes_at_once(compute: Compute, monkeypatch: pyt
     ended(of_session(session, lambda: done("")))
     session.close()
     assert cleared.wait(PATIENCE)
+
+
+def test_nothing_begins_in_a_session_that_has_ended(compute: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, _ = a_session(compute, monkeypatch)
+    gate, never = Gate(heeds=False), Gate()
+    one = of_session(session, gate)
+    gate.wait_until_begun()
+    two = of_session(session, never)
+    session.close()
+    three = session.submit("SHOW JOBS")
+    gate.open.set()
+    assert ended(one).job.status == "SUCCEED"
+    assert [ended(job).job.status for job in (two, three)] == ["CANCELLED"] * 2
+    assert not never.began.is_set()
 
 
 def _a_record(name: str) -> Any:

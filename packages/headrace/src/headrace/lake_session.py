@@ -20,7 +20,7 @@ from headrace.catalog.records import Occasion, RefreshRecord
 from headrace.collecting import Limit
 from headrace.compute.clusters import LiveJob
 from headrace.compute.line import Line
-from headrace.errors import EnvironmentFault, HeadraceError, NotFound, QueryFailed, SessionReset, UserError
+from headrace.errors import Cancelled, EnvironmentFault, HeadraceError, NotFound, QueryFailed, SessionReset, UserError
 from headrace.names import check_parts, parse_parts, resolve
 from headrace.plan.jvm import Jvm, items
 from headrace.result import Result
@@ -83,6 +83,7 @@ class LakeSession:
         self._turn = threading.Lock()
         self._line = Line()
         """Its jobs that have not ended, one after the other."""
+        self._closed = False
         self._user = user
         self._guarded = guarded
         self._id = session_id
@@ -140,6 +141,7 @@ class LakeSession:
 
         def work() -> Result:
             if at_once:
+                self._require_open()
                 self._look_for_spark()
                 return dispatch.run(self._context, statement)
             return self._in_turn(lambda: self._executed(statement))
@@ -209,6 +211,7 @@ class LakeSession:
         while not self._turn.acquire(timeout=_LOOK_SECONDS):
             running.require_wanted()
         try:
+            self._require_open()
             self._follow_spark()
             return work()
         finally:
@@ -253,9 +256,14 @@ class LakeSession:
         self._generation = generation
 
     def close(self) -> None:
-        """Let go of the session, and of what Spark keeps for it once none of its jobs is left; they are not stopped by
-        this."""
+        """Begin nothing more, and let go of what Spark keeps for the session once none of its jobs is left; one at work
+        is not stopped by this."""
+        self._closed = True
         self._line.when_empty(self._clear)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise Cancelled("The session ended before this began.", hint="Send it again in another session.")
 
     def _clear(self) -> None:
         """Spark keeps temporary views and cached rows as long as its process lives, whoever uses them."""

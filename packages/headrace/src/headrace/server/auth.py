@@ -120,20 +120,39 @@ class Authenticator:
         return None if principal is None else Caller(principal, "login", digest)
 
     def by_api_token(self, token: str, store: Store) -> Caller:
-        digest = digest_of(token)
-        found = store.users.token_by_digest(digest)
-        at = self._clock()
-        if found is None or (found.expires_at is not None and found.expires_at <= at):
-            raise _not_held()
-        user = store.users.user(found.user)
-        if user is None:
-            raise _not_held()
+        digest, at = digest_of(token), self._clock()
+        found, principal = self._held_token(digest, store, at)
         if self._wants_touch(found, at):
             try:
                 store.users.touch_token(found.id, at)
             except EnvironmentFault as fault:
                 _log.info("The use of a token was not written down: %s", fault.message)
-        return Caller(Principal(user.name, lesser(user.role, found.role), by_token=True), "token", digest)
+        return Caller(principal, "token", digest)
+
+    def _held_token(self, digest: str, store: Store, at: datetime) -> tuple[ApiToken, Principal]:
+        found = store.users.token_by_digest(digest)
+        if found is None or (found.expires_at is not None and found.expires_at <= at):
+            raise _not_held()
+        user = store.users.user(found.user)
+        if user is None:
+            raise _not_held()
+        return found, Principal(user.name, lesser(user.role, found.role), by_token=True)
+
+    def require_still(self, caller: Caller, store: Store) -> None:
+        """Raise when the caller's login or token has ended since it was looked at, or gives another role now: between
+        the head of a request and its work there may be a minute."""
+        if caller.kind == "local":
+            return
+        if caller.kind == "login":
+            present = self.logins.find(caller.digest)
+        else:
+            _, present = self._held_token(caller.digest, store, self._clock())
+        if present is None:
+            raise _not_held()
+        if present != caller.principal:
+            raise Unauthenticated(
+                f"The role of {caller.principal.name} has changed since this request began.", hint="Send it again."
+            )
 
     def _wants_touch(self, token: ApiToken, at: datetime) -> bool:
         """A write for every request would be too dear; also one that fails is tried again only after a while."""
