@@ -20,6 +20,7 @@ import pytest
 from fastapi import HTTPException
 
 from headrace.catalog.records import ApiToken, User
+from headrace.compute.jobs import LONGEST_TEXT
 from headrace.recording.plans import from_json
 from headrace.result import Result, done, from_rows
 from headrace.security import passwords, tokens
@@ -506,6 +507,35 @@ def test_results_that_need_too_much_room_are_let_go(tmp_path: Path) -> None:
         statuses = [client.http.get(f"/v1/statements/{job}/rows").status_code for job in jobs]
         assert statuses == [404, 200, 200]
         assert client.status(jobs[0])["status"] == "SUCCEED"
+
+
+@pytest.mark.parametrize(("bound", "most"), [("_ENDED_BYTES", 60_000), ("_ENDED_KEPT", 3)])
+def test_statements_that_have_ended_are_remembered_up_to_a_bound(
+    served: Served, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
+) -> None:
+    monkeypatch.setattr(statements_module, bound, most)
+    client = served.admin()
+    session = client.session()
+    text = f"SELECT '{'x' * 15_000}'"
+    jobs = [client.run(session, text)["job_id"] for _ in range(5)]
+    statements = served.service.statements
+    until(lambda: statements._ended_count == 3 and not statements.in_flight())
+    statuses = [client.http.get(f"/v1/statements/{job}/rows").status_code for job in jobs]
+    assert statuses == [404, 404, 200, 200, 200]
+    assert client.status(jobs[0])["status"] == "SUCCEED", "its record is there"
+    statements.forget_user("admin")
+    assert (statements._ended_count, statements._ended_size) == (0, 0)
+
+
+def test_a_long_statement_is_kept_in_part(served: Served) -> None:
+    client = served.admin()
+    text = f"SELECT '{'ü' * 500_000}'"
+    told = client.run(client.session(), text)
+    assert (told["status"], client.rows(told["job_id"])["rows"]) == ("SUCCEED", [[42]])
+    assert told["sql"] == f"{text[:LONGEST_TEXT]}… (500,009 characters)"
+    record = served.lake.store.jobs.get(told["job_id"])
+    assert record is not None
+    assert record.text == told["sql"]
 
 
 def test_limits_of_a_user(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from headrace import running
 from headrace.catalog.records import Job, RefreshRecord, State, VCluster
 from headrace.catalog.store import Store
-from headrace.compute.jobs import LiveJob, as_error, new_job_id, status_of
+from headrace.compute.jobs import LiveJob, as_error, head_of, new_job_id, status_of
 from headrace.compute.line import Line
 from headrace.compute.pools import SparkWork, Stopper
 from headrace.compute.queue import Cluster
@@ -330,7 +330,7 @@ class Compute:
             id=new_job_id(now),
             status="SETUP",
             creator=creator,
-            text=text,
+            text=head_of(text),
             vcluster=cluster.record.name,
             priority=priority,
             query_tag=query_tag,

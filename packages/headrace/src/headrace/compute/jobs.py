@@ -20,12 +20,25 @@ INTERRUPTED = (
     "The server ended while it ran. If it wrote a table, DESC HISTORY of that table tells whether its commit was made."
 )
 
+LONGEST_TEXT = 16_384
+"""Characters of a statement that its record keeps."""
 _log = logging.getLogger(__name__)
 
 
 def new_job_id(now: datetime) -> str:
     """Sorts by time, as people expect of a job list."""
     return f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}{uuid.uuid4().hex[:8]}"
+
+
+def head_of(text: str) -> str:
+    """As much of a statement as is kept of it: many may be megabytes long, and each is kept for days.
+
+    >>> head_of("SELECT 1"), head_of("x" * 20_000)[-23:]
+    ('SELECT 1', 'xx… (20,000 characters)')
+    """
+    if len(text) <= LONGEST_TEXT:
+        return text
+    return f"{text[:LONGEST_TEXT]}… ({len(text):,} characters)"
 
 
 class LiveJob:
