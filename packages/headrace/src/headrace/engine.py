@@ -192,28 +192,34 @@ class Lake:
         session_id: str | None = None,
     ) -> LakeSession:
         """A session of this lake for one user, whose statements run as jobs of a virtual cluster."""
-        from headrace.lake_session import LakeSession
+        from headrace.lake_session import LakeSession, asked
 
         self._require_open()
-        return LakeSession(
-            self, user, schema=schema, vcluster=vcluster, query_tag=query_tag, guarded=guarded, session_id=session_id
-        )
+        return asked(
+            self,
+            lambda: LakeSession(
+                self, user, schema=schema, vcluster=vcluster, query_tag=query_tag, guarded=guarded,
+                session_id=session_id,
+            ),
+        )  # fmt: skip
 
     def require_loadable(self, user: Principal, name: str) -> None:
         """Raise unless this user may send rows to a table of this name."""
+        from headrace.lake_session import asked
         from headrace.statements.copying import loadable
 
         self._require_open()
         self.require_spark()
-        loadable(self._context.for_user(user), name)
+        asked(self, lambda: loadable(self._context.for_user(user), name))
 
     def load_rows(self, user: Principal, name: str, body: bytes, form: Form, batch_id: str | None) -> Receipt:
         """Take a batch of rows for a table. When this returns they are on disk, and will be in the table."""
+        from headrace.lake_session import asked
         from headrace.statements.copying import receive
 
         self._require_open()
         self.require_spark()
-        return receive(self._context.for_user(user), name, body, form, batch_id)
+        return asked(self, lambda: receive(self._context.for_user(user), name, body, form, batch_id))
 
     def _submit_load(self, work: Callable[[], Result], text: str) -> LiveJob:
         from headrace.lake_session import told
@@ -234,21 +240,28 @@ class Lake:
 
     def names(self, user: Principal | None = None) -> list[str]:
         """Schemas and tables that the user may see, for completion."""
-        from headrace.statements.permitting import viewer
+        from headrace.lake_session import asked
 
         self._require_open()
+        return asked(self, lambda: sorted(self._seen_names(user)))
+
+    def _seen_names(self, user: Principal | None) -> set[str]:
+        from pyspark.errors import AnalysisException
+
+        from headrace.statements.permitting import viewer
+
         context = self._context if user is None else self._context.for_user(user)
         sees = viewer(context)
         found: set[str] = set()
         for database in self.spark.catalog.listDatabases():
-            tables = [
-                table.name
-                for table in self.spark.catalog.listTables(database.name)
-                if sees(context.name_of(database.name, table.name))
-            ]
+            try:
+                listed = [table.name for table in self.spark.catalog.listTables(database.name)]
+            except AnalysisException:
+                continue  # It was dropped a moment ago.
+            tables = [name for name in listed if sees(context.name_of(database.name, name))]
             if tables or context.user.is_admin:
                 found |= {database.name, *tables}
-        return sorted(found)
+        return found
 
     def on_progress(self, listener: Callable[[ProgressEvent], None]) -> None:
         """Call `listener` with every step of long work."""

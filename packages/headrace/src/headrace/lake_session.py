@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -33,10 +33,12 @@ from headrace.statements import dispatch, permitting
 from headrace.statements.checking import require_vcluster
 from headrace.statements.clusters import DEFAULT
 from headrace.statements.context import Context
-from headrace.storage.spark import ended_since, java_process
+from headrace.storage.spark import ended_since, has_stopped, java_process
 
 if TYPE_CHECKING:
     from headrace.engine import Lake
+
+Given = TypeVar("Given")
 
 _AT_ONCE = (
     sql.AlterVcluster, sql.CancelJob, sql.CreateVcluster, sql.DescribeJob, sql.DescribeVcluster, sql.DropVcluster,
@@ -298,7 +300,7 @@ def _after_table(text: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def told(work: Callable[[], Result]) -> Result:
+def told(work: Callable[[], Given]) -> Given:
     """What the work gives; the end of Spark's Java process becomes an error for people."""
     process = java_process()
     try:
@@ -311,6 +313,17 @@ def told(work: Callable[[], Result]) -> Result:
         if ended_since(process, patience=_DEATH_SECONDS):  # py4j then fails in many ways, some of them odd.
             raise spark_gone() from error
         raise
+
+
+def asked(lake: Lake, work: Callable[[], Given]) -> Given:
+    """What Spark is asked outside of a statement, by the thread of a request: whatever it fails with is an error for
+    people."""
+    try:
+        return told(work)
+    except (Py4JJavaError, PySparkException) as error:
+        if has_stopped(lake.spark):
+            raise spark_gone() from error
+        raise dispatch.as_query_failure(error, "") from error
 
 
 def spark_gone() -> UserError:
