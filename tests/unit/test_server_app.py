@@ -19,12 +19,13 @@ import pyarrow as pa
 import pytest
 from fastapi import HTTPException
 
-from headrace.catalog.records import ApiToken, User
+from headrace.catalog.records import ApiToken, AuditEntry, User
 from headrace.compute.jobs import LONGEST_TEXT
 from headrace.recording.plans import from_json
 from headrace.result import Result, done, from_rows
 from headrace.security import passwords, tokens
 from headrace.security.roles import Principal
+from headrace.server import service as service_module
 from headrace.server import sessions as sessions_module
 from headrace.server import statements as statements_module
 from headrace.server.gates import BODY_LIMIT, BodyLimit
@@ -141,6 +142,38 @@ def test_guessing_is_slowed_down(served: Served) -> None:
     ]
     assert code(answers[-1]) == (429, "TOO_BUSY")
     assert int(answers[-1].headers["Retry-After"]) >= 1
+
+
+def test_a_login_waits_for_its_turn(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, slept = {"ann": 3.0, "bob": 0.0}, list[float]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    served.user("ann"), served.user("bob")
+    monkeypatch.setattr(served.service.authenticator, "turn", lambda name, address: turns[name])
+    monkeypatch.setattr(service_module.anyio, "sleep", sleep)
+    served.client("ann"), served.client("bob")
+    assert [each for each in slept if each < 15] == [3.0, 0.0]
+
+
+def test_many_failed_logins_leave_few_lines(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passwords, "matches", lambda stored, text: False)
+    for number in range(40):
+        asked = {"username": f"user {number}", "password": "wrong"}
+        assert httpx.post(f"{served.url}/v1/login", json=asked, trust_env=False).status_code == 401
+    assert sum(action == "LOGIN_FAILED" for action, _ in served.audited()) == 10
+    anyio.run(served.service.drain, 0.0, 5.0)
+    assert "30 more since" in served.lake.store.users.audited(1)[0].detail
+
+
+def test_old_lines_of_the_audit_log_go(tmp_path: Path) -> None:
+    with plain_service(tmp_path, audit_days=30) as (service, lake, _):
+        for days in (40, 31, 29, 0):
+            at = datetime.now(timezone.utc) - timedelta(days=days)
+            lake.store.users.audit(AuditEntry(at=at, user=str(days), action="LOGIN", detail=""))
+        service.tidy()
+        assert [entry.user for entry in lake.store.users.audited(10)] == ["0", "29"]
 
 
 def test_without_a_login(shared: Served) -> None:

@@ -140,6 +140,7 @@ class Settings(BaseModel):
     result_rows_max: _Count = 1_000_000
     result_bytes_max: _Count = 512 * 1024**2
     result_bytes_kept: _Count = 2 * 1024**3
+    audit_days: Annotated[int, BeforeValidator(_whole_number), Field(ge=1, le=36_500)] = 365
     allow_unsafe_sql: bool = False
     scheduler: bool = True
     copy_folders: Annotated[tuple[Path, ...], BeforeValidator(_words)] = ()

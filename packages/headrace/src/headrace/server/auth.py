@@ -19,6 +19,7 @@ from headrace.catalog.records import ApiToken, AuditEntry
 from headrace.catalog.store import Store
 from headrace.errors import EnvironmentFault, Unauthenticated
 from headrace.security import passwords
+from headrace.security.failed_logins import FailedLogins
 from headrace.security.roles import LOCAL_USER, Principal, lesser
 from headrace.security.throttling import LoginThrottle
 from headrace.security.tokens import digest_of
@@ -105,6 +106,7 @@ class Authenticator:
     def __init__(self, local_token: str, clock: Callable[[], datetime] = now) -> None:
         self.logins = Logins(clock)
         self._throttle = LoginThrottle(clock)
+        self._failed = FailedLogins(clock)
         self._local = digest_of(local_token)
         self._clock = clock
         self._touching = threading.Lock()
@@ -164,6 +166,14 @@ class Authenticator:
             self._touched[token.id] = at
             return True
 
+    def turn(self, username: str, address: str) -> float:
+        """The seconds after which this login may be tried."""
+        return self._throttle.turn(username, address)
+
+    def write_failures(self, store: Store, *, everything: bool = False) -> None:
+        """Write down how many logins failed that have no line of their own in the audit log."""
+        self._failed.write_sums(store.users.audit, everything=everything)
+
     def login(self, username: str, password: str, address: str, store: Store) -> tuple[str, datetime, Principal]:
         """A login's token, when it runs out, and whose it is."""
         name = username.lower()
@@ -173,7 +183,9 @@ class Authenticator:
         fits = passwords.matches(None if user is None else user.password_hash, password)
         if user is None or not fits:
             self._throttle.failed(name, address)
-            store.users.audit(_entry(self._clock(), name, address, "LOGIN_FAILED", "Wrong user name or password."))
+            line = self._failed.line(name, address)
+            if line is not None:
+                store.users.audit(line)
             raise _wrong_login()
         self._throttle.succeeded(name, address)
         principal = Principal(user.name, user.role)

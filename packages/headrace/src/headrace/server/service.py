@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import anyio
@@ -17,6 +17,7 @@ import anyio.to_thread
 
 from headrace import running
 from headrace.catalog.records import AuditEntry, Job, User
+from headrace.catalog.store import Store
 from headrace.errors import Cancelled, Dangerous, Forbidden, HeadraceError, ServiceFault, TooBusy, Unauthenticated
 from headrace.security import passwords
 from headrace.security.own_jobs import is_own
@@ -47,6 +48,7 @@ _LOGINS_AT_ONCE = 4
 _LOGINS_WAITING = 50
 """Argon2 takes 64 MiB and a core for each: a storm of logins must leave both to the others."""
 _TIDY_SECONDS = 15.0
+_PRUNE_EVERY = timedelta(days=1)
 _LOOK_SECONDS = 0.05
 _AUDITED_LENGTH = 4000
 _LONGEST_TASK = timedelta(days=366)
@@ -80,6 +82,7 @@ class Service:
         self.url: str | None = None
         """Where programs of this machine find it, once it listens."""
         self._lake: Lake | None = None
+        self._audit_pruned: datetime | None = None
         self._logins_at_once = anyio.CapacityLimiter(_LOGINS_AT_ONCE)
         self.submitting = anyio.CapacityLimiter(_SUBMITTED_AT_ONCE)
         self.ending = anyio.CapacityLimiter(_ENDED_AT_ONCE)
@@ -154,6 +157,9 @@ class Service:
         self.stopped.set()
         for statement in self.statements.in_flight():
             statement.wake_all()
+        if lake is not None:
+            with anyio.move_on_after(patience):
+                await self.off_loop(lambda: self.authenticator.write_failures(lake.store, everything=True), self.ending)
 
     async def off_loop(self, work: Callable[[], Given], among: anyio.CapacityLimiter | None = None) -> Given:
         """Do what blocks in a thread: one `among` so many, or one of those for quick looks."""
@@ -176,6 +182,7 @@ class Service:
             token, expires_at, user = self.authenticator.login(username, password, address, store)
             return Login(token=token, expires_at=expires_at, username=user.name, role=user.role)
 
+        await anyio.sleep(self.authenticator.turn(username, address))
         if self._logins_at_once.statistics().tasks_waiting >= _LOGINS_WAITING:
             raise TooBusy("Too many logins wait already.", hint="Try again in a moment.", retry_after=2.0)
         try:
@@ -360,6 +367,16 @@ class Service:
         self.sessions.end_idle()
         self.statements.forget_old()
         self.authenticator.logins.forget_expired()
+        if self._lake is not None:
+            self.authenticator.write_failures(self._lake.store)
+            self._prune_audit(self._lake.store)
+
+    def _prune_audit(self, store: Store) -> None:
+        """Once a day."""
+        at = now()
+        if self._audit_pruned is None or not timedelta(0) <= at - self._audit_pruned < _PRUNE_EVERY:
+            store.users.prune_audit(at - timedelta(days=self.settings.audit_days))
+            self._audit_pruned = at
 
     def _gauges(self) -> Iterator[tuple[str, str, str, tuple[tuple[str, float], ...]]]:
         lake = self.lake
