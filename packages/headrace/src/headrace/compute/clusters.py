@@ -118,7 +118,7 @@ class Compute:
             try:
                 thread.start()
             except RuntimeError as error:
-                self._end(job, _Outcome(error=TooBusy(f"No thread could be started: {error}.", retry_after=5.0)))
+                self._end(job, _Outcome(error=_no_thread(error)))
             return job
         job.line.join(job)
         try:
@@ -536,6 +536,14 @@ def _summed(here: Mapping[str, int], elsewhere: Mapping[str, int]) -> dict[str, 
     partial = any("spark_jobs" in each and "rows_read" not in each for each in both)
     names = ["spark_jobs"] if partial else list({**here, **elsewhere})
     return {name: sum(each.get(name, 0) for each in both) for name in names}
+
+
+def _no_thread(error: RuntimeError) -> TooBusy:
+    return TooBusy(
+        f"No thread could be started: {error}.",
+        hint="Try again when fewer statements run; the system's limit of threads may be too low.",
+        retry_after=5.0,
+    )
 
 
 def _lake_is_closed() -> UserError:

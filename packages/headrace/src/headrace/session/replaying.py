@@ -208,7 +208,10 @@ class _Replay:
         try:
             return self.context.spark.createDataFrame(data, schema)
         except (TypeError, ValueError, AttributeError, AssertionError, LookupError, pa.ArrowException) as error:
-            raise UserError(f"These rows cannot be made a DataFrame: {str(error).splitlines()[0]}.") from error
+            raise UserError(
+                f"These rows cannot be made a DataFrame: {str(error).splitlines()[0]}.",
+                hint="Give a schema that fits them, with values of one type in each column.",
+            ) from error
 
     def _kept(self, name: str) -> SparkFrame:
         if not _KEPT_NAME.fullmatch(name):
@@ -307,7 +310,7 @@ def _show(replay: _Replay, number: int, truncate: bool | int, vertical: bool) ->
 
 def _explain(replay: _Replay, extended: bool | str | None, mode: str | None) -> Result:
     if extended is not None and mode is not None:
-        raise UserError("explain takes extended or mode, not both.")
+        raise UserError("explain takes extended or mode, not both.", hint="Leave one of them out.")
     chosen = mode or (extended if isinstance(extended, str) else "extended" if extended else "simple")
     if chosen.lower() not in _EXPLAIN_MODES:
         raise UserError(f"explain has no mode '{chosen[:50]}'.", hint=f"There are {', '.join(_EXPLAIN_MODES)}.")

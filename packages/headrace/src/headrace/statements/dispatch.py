@@ -141,7 +141,9 @@ def as_query_failure(error: PySparkException | Py4JJavaError, text: str) -> Head
     if name == "TABLE_OR_VIEW_NOT_FOUND":
         return NotFound(message, hint="SHOW TABLES and SHOW TABLE STREAMS list what there is.", position=position)
     if name in ("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS"):
-        return AlreadyExists(message, position=position)
+        return AlreadyExists(
+            message, hint="Choose another name, or write IF NOT EXISTS or OR REPLACE.", position=position
+        )
     kind = f" [{name}]" if name else ""
     return QueryFailed(f"{message}{kind}", hint=hint, position=position)
 

@@ -184,5 +184,5 @@ async def _body(request: Request) -> bytes:
         late = f"The body was not complete within {_BODY_SECONDS:.0f} seconds."
         raise BadRequest(late, hint="Send less at once, or faster.") from None
     except ClientDisconnect:
-        raise BadRequest("The client went away before the body was complete.") from None
+        raise BadRequest("The client went away before the body was complete.", hint="Send it again.") from None
     return bytes(pieces)
