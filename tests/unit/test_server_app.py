@@ -571,6 +571,19 @@ def test_a_long_statement_is_kept_in_part(served: Served) -> None:
     assert record.text == told["sql"]
 
 
+def test_more_connections_than_there_may_be(served: Served) -> None:
+    client = served.client("ann")
+    served.service.connections = lambda: 1001
+    answer = client.http.get("/v1/sessions")
+    assert code(answer) == (503, "SERVICE")
+    assert (answer.headers["Connection"], answer.headers["X-Frame-Options"]) == ("close", "DENY")
+    assert int(answer.headers["Retry-After"]) > 0
+    assert answer.json()["error"]["hint"]
+    assert client.http.get("/health").status_code == 200
+    served.service.connections = lambda: 1000
+    assert client.http.get("/v1/sessions").status_code == 200
+
+
 def test_limits_of_a_user(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statements_module, "IN_FLIGHT_PER_USER", 3)
     client = served.client("ann")

@@ -57,7 +57,8 @@ def open(path: str | Path | None = None, **settings: Any) -> Lake:
 class Lake:
     """An open lake. Use it as a context manager, or call `close()`."""
 
-    def __init__(self, settings: settings_module.Settings) -> None:
+    def __init__(self, settings: settings_module.Settings, *, wanted: Callable[[], None] = lambda: None) -> None:
+        """`wanted` is called again and again while jars are fetched, and raises when the lake is no longer wanted."""
         from headrace.compute.clusters import Compute
         from headrace.compute.jobs import settle_unfinished
         from headrace.compute.workers import Workers
@@ -81,7 +82,8 @@ class Lake:
         self._lock = LakeLock(settings.path)
         self._lock.acquire()
         try:
-            self._jars = ensure_jars(Path(settings.jars), java=self._java)
+            self._jars = ensure_jars(Path(settings.jars), java=self._java, wanted=wanted)
+            wanted()
             self.store = Store.open(settings.database_url)
             try:
                 settle_unfinished(self.store.jobs, self._owner, _now())

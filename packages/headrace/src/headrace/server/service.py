@@ -81,6 +81,8 @@ class Service:
         self.metrics = Metrics(self._gauges, self._gauges_of_tables)
         self.url: str | None = None
         """Where programs of this machine find it, once it listens."""
+        self.connections: Callable[[], int] = lambda: 0
+        """How many clients are connected; whoever listens for it tells."""
         self._lake: Lake | None = None
         self._audit_pruned: datetime | None = None
         self._logins_at_once = anyio.CapacityLimiter(_LOGINS_AT_ONCE)
