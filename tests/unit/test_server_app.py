@@ -21,6 +21,7 @@ from fastapi import HTTPException
 
 from headrace.catalog.records import ApiToken, AuditEntry, User
 from headrace.compute.jobs import LONGEST_TEXT
+from headrace.errors import EnvironmentFault
 from headrace.recording.plans import from_json
 from headrace.result import Result, done, from_rows
 from headrace.security import passwords, tokens
@@ -165,6 +166,22 @@ def test_many_failed_logins_leave_few_lines(served: Served, monkeypatch: pytest.
     assert sum(action == "LOGIN_FAILED" for action, _ in served.audited()) == 10
     anyio.run(served.service.drain, 0.0, 5.0)
     assert "30 more since" in served.lake.store.users.audited(1)[0].detail
+
+
+def test_a_database_that_is_away_does_not_keep_a_server_from_stopping(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = threading.Event()
+
+    def away(_store: Any, *, everything: bool) -> None:
+        free.wait(60)
+        raise EnvironmentFault("The database is away.")
+
+    monkeypatch.setattr(served.service.authenticator, "write_failures", away)
+    anyio.run(served.service.drain, 0.0, 0.1)
+    assert served.service.stopped.is_set()
+    free.set()
+    anyio.run(served.service.drain, 0.0, 10.0)
 
 
 def test_old_lines_of_the_audit_log_go(tmp_path: Path) -> None:

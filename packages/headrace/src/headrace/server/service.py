@@ -160,8 +160,19 @@ class Service:
         for statement in self.statements.in_flight():
             statement.wake_all()
         if lake is not None:
-            with anyio.move_on_after(patience):
-                await self.off_loop(lambda: self.authenticator.write_failures(lake.store, everything=True), self.ending)
+            await self._write_failures(lake.store, patience)
+
+    async def _write_failures(self, store: Store, patience: float) -> None:
+        """All that is still to be told of failed logins, unless the database keeps us for too long."""
+
+        def work() -> None:
+            try:
+                self.authenticator.write_failures(store, everything=True)
+            except HeadraceError as fault:
+                _log.warning("That logins failed could not be written to the audit log: %s", fault.message)
+
+        with anyio.move_on_after(patience):
+            await anyio.to_thread.run_sync(work, limiter=self.ending, abandon_on_cancel=True)
 
     async def off_loop(self, work: Callable[[], Given], among: anyio.CapacityLimiter | None = None) -> Given:
         """Do what blocks in a thread: one `among` so many, or one of those for quick looks."""
