@@ -55,20 +55,20 @@ def _pages(context: Context, statement: sql.ShowJobs) -> Iterator[list[Job]]:
         for job in (each.job for each in context.compute.jobs())
         if creator in (None, job.creator) and (statement.vcluster or job.vcluster).lower() == job.vcluster
     }
-    waiting = sorted(live.values(), key=_place)
     since = made_at(context.store, context.user)
+    waiting = sorted((job for job in live.values() if job.submitted_at >= since), key=_place)
     picks = statement.where is not None or statement.like is not None
     size = PAGE if picks or statement.limit is None else min(PAGE, max(1, statement.limit))
     if not asks_for_live(statement.where):
         for page in context.store.jobs.pages(size, statement.vcluster, creator=creator):
             ended = [job for job in page if job.id not in live and job.submitted_at >= since]
             newer: list[Job] = []
-            while waiting and page and _place(waiting[-1]) > _place(page[-1]):
+            while waiting and page and _place(waiting[-1]) >= _place(page[-1]):
                 newer.append(waiting.pop())
             yield sorted([*ended, *newer], key=_place, reverse=True)
             if page and page[-1].submitted_at < since:
                 break
-    yield [job for job in reversed(waiting) if job.submitted_at >= since]
+    yield waiting[::-1]
 
 
 def _place(job: Job) -> tuple[datetime, str]:
