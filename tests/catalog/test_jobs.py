@@ -65,6 +65,18 @@ def test_recent(store: Store) -> None:
     assert ids(store.jobs.recent(1, "big", creator="bob")) == ["j2"]
 
 
+def test_page_by_page(store: Store) -> None:
+    for number in range(7):  # Some at the same time.
+        store.jobs.add(a_job(f"j{number}", later(number // 3), creator="ann" if number % 2 else "bob"))
+    newest = [f"j{number}" for number in reversed(range(7))]
+    for size in (1, 2, 3, 6, 7, 8):
+        pages = [ids(page) for page in store.jobs.pages(size)]
+        assert [each for page in pages for each in page] == newest
+        assert all(len(page) == size for page in pages[:-1])
+    assert [ids(page) for page in store.jobs.pages(2, creator="ann")] == [["j5", "j3"], ["j1"]]
+    assert [ids(page) for page in store.jobs.pages(2, "nowhere")] == [[]]
+
+
 def test_unfinished_and_pruned(store: Store) -> None:
     store.jobs.add(a_job("old", later(-2)))
     store.jobs.add(a_job("stopped", later(-2), status="CANCELLED"))

@@ -277,6 +277,14 @@ def test_history_order_and_limit(store: Store) -> None:
     assert store.history(limit=0) == []
 
 
+def test_history_page_by_page(store: Store) -> None:
+    for number in range(5):
+        store.finish_refresh(a_record(f"j{number}", start_time=later(number // 2)))
+    for size in (1, 2, 5, 9):
+        found = [record.job_id for page in store.history_pages(size) for record in page]
+        assert found == ["j4", "j3", "j2", "j1", "j0"]
+
+
 def test_start_then_finish(store: Store) -> None:
     store.start_refresh(a_record(state="QUEUED"))
     store.start_refresh(a_record(state="RUNNING"))

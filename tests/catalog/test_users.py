@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from catalog.examples import NOW, a_grant, a_user, later
+from headrace.catalog import users
 from headrace.catalog.records import ApiToken, AuditEntry
 from headrace.catalog.store import Store
 from headrace.errors import AlreadyExists, NotAllowed, NotFound
@@ -247,3 +248,14 @@ def test_the_audit_log_keeps_its_order(store: Store) -> None:
         store.users.audit(entry)
     assert store.users.audited(100) == entries[::-1]
     assert store.users.audited(2) == [entries[4], entries[3]]
+
+
+def test_the_audit_log_is_cut_by_age(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(users, "_PRUNED_AT_ONCE", 3)
+    for number in range(10):
+        store.users.audit(AuditEntry(at=later(number), user=f"u{number}", action="LOGIN", detail=""))
+    assert store.users.prune_audit(later(0)) == 0
+    assert store.users.prune_audit(later(6)) == 6
+    assert [entry.user for entry in store.users.audited(100)] == ["u9", "u8", "u7", "u6"]
+    assert store.users.prune_audit(later(100)) == 4
+    assert store.users.prune_audit(later(100)) == 0

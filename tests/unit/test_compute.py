@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from catalog.examples import a_record
 from headrace import running
-from headrace.catalog.records import Job, JobStatus, RefreshRecord, VCluster
+from headrace.catalog.records import Job, JobStatus, RefreshRecord
 from headrace.catalog.store import Store
 from headrace.compute import queue
 from headrace.compute.clusters import Compute
@@ -29,45 +29,7 @@ from headrace.errors import (
     UserError,
 )
 from headrace.result import Result, done
-
-START = datetime(2025, 3, 1, 12, tzinfo=timezone.utc)
-PATIENCE = 20.0
-
-
-class Clock:
-    """Time that passes when a test says so."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def now(self) -> datetime:
-        return START + timedelta(seconds=self.seconds)
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def advance(self, seconds: float) -> None:
-        self.seconds += seconds
-
-
-class Gate:
-    """Work that has begun and goes on until it is let go, or until nobody wants it any more."""
-
-    def __init__(self, *, heeds: bool = True) -> None:
-        self.began = threading.Event()
-        self.open = threading.Event()
-        self._heeds = heeds
-
-    def __call__(self) -> Result:
-        self.began.set()
-        while not self.open.wait(0.005):
-            if self._heeds:
-                running.require_wanted()
-        return done("through the gate")
-
-    def wait_until_begun(self) -> Gate:
-        assert self.began.wait(PATIENCE)
-        return self
+from unit.compute_double import PATIENCE, START, Clock, Gate, a_cluster, a_compute, ended, stored, submit
 
 
 @pytest.fixture
@@ -87,34 +49,6 @@ def compute(store: Store, clock: Clock) -> Iterator[Compute]:
     compute = a_compute(store, clock)
     yield compute
     compute.close(PATIENCE)
-
-
-def a_compute(store: Store, clock: Clock) -> Compute:
-    return Compute(store, clock.now, spark=lambda: None, monotonic=clock.monotonic)
-
-
-def a_cluster(compute: Compute, store: Store, name: str = "small", **options: Any) -> VCluster:
-    cluster = VCluster(
-        **{"name": name, "max_concurrency": 1, "auto_suspend_seconds": 0, "created_at": START, **options}
-    )
-    store.clusters.put(cluster, new=True)
-    compute.changed(cluster)
-    return cluster
-
-
-def submit(compute: Compute, work: Callable[[], Result], vcluster: str = "small", **options: Any) -> LiveJob:
-    return compute.submit(work, **{"text": "SELECT 1", "creator": "ada", "vcluster": vcluster, **options})
-
-
-def ended(job: LiveJob) -> LiveJob:
-    assert job.wait(PATIENCE)
-    return job
-
-
-def stored(store: Store, job: LiveJob) -> Job:
-    record = store.jobs.get(job.id)
-    assert record is not None
-    return record
 
 
 def no_worker_left(name: str) -> bool:
@@ -270,38 +204,6 @@ def test_slots_and_order(compute: Compute, store: Store) -> None:
     gates[1].open.set()
     ended(holders[1])
     assert (compute.running("small"), compute.waiting("small")) == (0, 0)
-
-
-def test_one_after_another_takes_no_slot_while_it_waits(compute: Compute, store: Store) -> None:
-    a_cluster(compute, store, max_concurrency=2)
-    first, second, other = Gate(), Gate(), Gate()
-    one = submit(compute, first)
-    two = submit(compute, second, after=one)
-    three = submit(compute, done_at_once := Gate(), after=two)
-    beside = submit(compute, other)
-    first.wait_until_begun()
-    other.wait_until_begun()
-    assert (compute.running("small"), compute.waiting("small")) == (2, 2)
-    compute.cancel(three.id, "ada")
-    assert ended(three).job.status == "CANCELLED"
-    assert not second.began.is_set()
-    first.open.set()
-    second.wait_until_begun()
-    second.open.set()
-    other.open.set()
-    assert [ended(job).job.status for job in (one, two, beside)] == ["SUCCEED"] * 3
-    assert not done_at_once.began.is_set()
-
-
-def test_what_waits_for_another_goes_with_its_cluster(compute: Compute, store: Store) -> None:
-    a_cluster(compute, store)
-    gate = Gate()
-    one = submit(compute, gate)
-    gate.wait_until_begun()
-    two = submit(compute, Gate(), after=one)
-    compute.suspend("small", True)
-    assert [ended(job).job.status for job in (one, two)] == ["CANCELLED"] * 2
-    assert compute.state("small") == "SUSPENDED"
 
 
 def test_a_full_queue(compute: Compute, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -587,7 +489,7 @@ def test_what_waits_for_its_cluster_ends_with_spark_and_when_it_is_cancelled(com
         gate.wait_until_begun()
     compute.cancel(jobs[1].id, "root")
     assert ended(jobs[1]).job.status == "CANCELLED"
-    compute.spark_lost("Spark is gone.")
+    compute.spark_lost(lambda: EnvironmentFault("Spark is gone."))
     assert ended(jobs[0]).job.status == "FAILED"
     gates[0].open.set()
     assert no_worker_left("nobody")
@@ -807,30 +709,6 @@ def test_a_refresh_that_failed_before_it_was_taken_over(compute: Compute, store:
     record = store.refresh(job.id)
     assert record is not None
     assert (record.state, record.error_message) == ("FAILED", "There is no dynamic table t.")
-
-
-# ---- Spark dies
-
-
-def test_spark_lost(compute: Compute, store: Store) -> None:
-    a_cluster(compute, store)
-    stuck = Gate(heeds=False)
-    job = submit(compute, stuck)
-    stuck.wait_until_begun()
-    gate = Gate()
-    waiting = submit(compute, gate)
-    compute.spark_lost("Spark is gone.")
-    assert job.done
-    assert isinstance(job.error, EnvironmentFault)
-    assert (stored(store, job).status, stored(store, job).error_message) == ("FAILED", "Spark is gone.")
-    gate.wait_until_begun()  # The slot is free, although its thread is stuck.
-    assert compute.running("small") == 1
-    stuck.open.set()
-    gate.open.set()
-    assert ended(waiting).job.status == "SUCCEED"
-    assert job.result is None  # What the thread brought later was dropped.
-    assert stored(store, job).status == "FAILED"
-    assert ended(submit(compute, lambda: done(""))).job.status == "SUCCEED"
 
 
 # ---- in this thread

@@ -9,17 +9,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from catalog.examples import a_record, a_table, a_user
+from catalog.examples import a_job, a_record, a_table, a_user
 from headrace import running
+from headrace.catalog.records import Job
 from headrace.catalog.store import Store
+from headrace.collecting import Limit
 from headrace.compute.clusters import Compute
 from headrace.errors import AlreadyExists, NotAllowed, NotFound, UserError
 from headrace.result import Result, done
 from headrace.security.roles import Principal
 from headrace.sql.parser import parse
-from headrace.statements import clusters, explaining, jobs, permitting
+from headrace.statements import clusters, explaining, jobs, listing, permitting
 
 START = datetime(2025, 3, 1, 12, tzinfo=timezone.utc)
 PATIENCE = 20.0
@@ -37,7 +40,7 @@ class Here:
     def __init__(self, store: Store, compute: Compute, user: Principal) -> None:
         self.context: Any = SimpleNamespace(
             store=store, compute=compute, user=user, settings=SimpleNamespace(timezone="UTC"), clock=lambda: START,
-            vcluster="default", query_tag=None,
+            vcluster="default", query_tag=None, result_limit=None,
         )  # fmt: skip
 
     def sql(self, text: str) -> Result:
@@ -187,6 +190,123 @@ def test_jobs_of_an_earlier_user_of_the_same_name(here: Here, store: Store, comp
             permitting._own_job(permitted, parse(f"DESC JOB '{job.id}'"))  # type: ignore[arg-type]
     assert {row["job_id"] for row in here.rows("SHOW JOBS")} == {over.id, live.id}
     live.cancel()
+
+
+class Asked:
+    """How many records a store was asked for."""
+
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.records = 0
+        read = store.jobs._jobs
+
+        def counted(wanted: Any) -> list[Job]:
+            found = read(wanted)
+            self.records += len(found)
+            return found
+
+        monkeypatch.setattr(store.jobs, "_jobs", counted)
+
+
+@pytest.fixture
+def many(here: Here, store: Store, compute: Compute, monkeypatch: pytest.MonkeyPatch) -> Here:
+    """Fifty jobs of two users that have ended; pages of ten; conditions without Spark."""
+    monkeypatch.setattr(jobs, "PAGE", 10)
+    monkeypatch.setattr(jobs, "NEWEST", 25)
+    for number in range(50):
+        at = START - timedelta(seconds=number)
+        store.jobs.add(a_job(f"j{number:02}", at, creator="ada" if number % 2 else "eve", status="SUCCEED"))
+
+    def narrowed(context: Any, result: Result, where: str | None, limit: int | None) -> Result:
+        table = result.to_arrow()
+        rare = [name in ("j07", "j41") for name in table.column("job_id").to_pylist()]
+        table = table if where is None else table.filter(pa.array(rare, pa.bool_()))
+        return Result(table.slice(0, limit))
+
+    monkeypatch.setattr(listing, "narrowed", narrowed)
+    return here
+
+
+def names(result: Result) -> list[str]:
+    return [row[0] for row in result.rows]
+
+
+def test_a_long_list_of_jobs(many: Here) -> None:
+    newest = many.sql("SHOW JOBS")
+    assert names(newest) == [f"j{number:02}" for number in range(25)]
+    assert newest.truncated
+    assert names(many.sql("SHOW JOBS LIMIT 3")) == ["j00", "j01", "j02"]
+    everything = many.sql("SHOW JOBS LIMIT 1000")
+    assert (len(everything), everything.truncated) == (50, False)
+    assert not many.sql("SHOW JOBS LIMIT 10").truncated
+
+
+def test_a_long_list_is_read_only_as_far_as_it_must(
+    many: Here, store: Store, compute: Compute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Asked(store, monkeypatch)
+    many.sql("SHOW JOBS LIMIT 3")
+    assert asked.records == 3
+    assert names(many.sql("SHOW JOBS WHERE rare LIMIT 1")) == ["j07"]
+    assert asked.records == 3 + 10
+    assert names(many.sql("SHOW JOBS WHERE rare")) == ["j07", "j41"]
+    assert names(many.sql("SHOW JOBS LIKE 'j_9' LIMIT 2")) == ["j09", "j19"]
+    ada = Here(store, compute, Principal("ada", "analyst"))
+    assert names(ada.sql("SHOW JOBS LIMIT 2")) == ["j01", "j03"]
+
+
+def test_live_jobs_stand_among_those_that_have_ended(many: Here, compute: Compute, store: Store) -> None:
+    began = threading.Event()
+    live = compute.submit(lambda: until_unwanted(began), text="SELECT 1", creator="ada", vcluster="default")
+    assert began.wait(PATIENCE)
+    found = names(many.sql("SHOW JOBS LIMIT 1000"))
+    assert len(found) == len(set(found)) == 51
+    moments = [row[4] for row in many.sql("SHOW JOBS LIMIT 1000").rows]
+    assert moments == sorted(moments, reverse=True)
+    assert names(many.sql("SHOW JOBS WHERE status = 'RUNNING'")) == []  # As `narrowed` here has it.
+    live.cancel()
+    assert live.wait(PATIENCE)
+
+
+def test_a_long_list_is_bounded_as_every_result(many: Here) -> None:
+    many.context.result_limit = Limit(rows=12, size=10**9)
+    found = many.sql("SHOW JOBS LIMIT 40")
+    assert (len(found), found.truncated) == (12, True)
+    many.context.result_limit = Limit(rows=100, size=many.sql("SHOW JOBS LIMIT 10").to_arrow().nbytes)
+    found = many.sql("SHOW JOBS LIMIT 40")
+    assert 10 <= len(found) < 20
+    assert found.truncated
+
+
+def test_a_long_history_of_refreshes(many: Here, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "PAGE", 10)
+    monkeypatch.setattr(listing, "viewer", lambda _: lambda name: many.context.user.is_admin or name.table == "rare")
+    many.context.runner = SimpleNamespace(settle_unwritten=lambda: None)
+    for number in range(40):
+        name = "rare" if number % 15 == 14 else "common"
+        at = START - timedelta(seconds=number)
+        store.finish_refresh(a_record(f"r{number:02}", name=name, start_time=at, end_time=START))
+    read = store._refreshes
+    asked: list[int] = []
+
+    def counted(wanted: Any) -> Any:
+        found = read(wanted)
+        asked.append(len(found))
+        return found
+
+    def refreshed(text: str) -> list[str]:
+        asked.clear()
+        result = listing.show_history(many.context, parse(text))  # type: ignore[arg-type]
+        return [str(row[result.columns.index("job_id")]) for row in result.rows]
+
+    monkeypatch.setattr(store, "_refreshes", counted)
+    assert refreshed("SHOW DYNAMIC TABLE REFRESH HISTORY LIMIT 2") == ["r00", "r01"]
+    assert asked == [2]
+    assert len(refreshed("SHOW DYNAMIC TABLE REFRESH HISTORY")) == 40
+    assert max(asked) == 10
+    many.context.user = Principal("ada", "analyst")
+    assert refreshed("SHOW DYNAMIC TABLE REFRESH HISTORY LIMIT 1") == ["r14"]
+    assert asked == [10, 10]
+    assert refreshed("SHOW DYNAMIC TABLE REFRESH HISTORY") == ["r14", "r29"]
 
 
 def test_a_refresh_and_its_job_are_told_together(here: Here, store: Store, compute: Compute) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import EnvironmentFault
+from headrace.errors import Cancelled, EnvironmentFault
 from headrace.storage import jars
 from headrace.storage.jars import DeltaRelease, ensure_jars, find_jars, installed_release
 from headrace.storage.java import JavaFound
@@ -99,6 +100,35 @@ def test_a_failure_says_why_and_what_to_do_and_leaves_nothing(play: Play, maven:
     assert str(folder / "fetch.log") in caught.value.hint
     assert "HEADRACE_JARS" in caught.value.hint
     assert {path.name for path in folder.iterdir()} == {".lock", "fetch.log"}
+
+
+def test_a_fetch_that_nobody_wants_any_more_ends(play: Play, maven: MavenSettings, tmp_path: Path) -> None:
+    folder = tmp_path / "jars"
+    asked = 0
+
+    def wanted() -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 2 and runs(tmp_path):
+            raise Cancelled("The server was stopped while it started.")
+
+    with pytest.raises(Cancelled):
+        ensure_jars(folder, print, release=RELEASE, maven=maven, java=play(before="time.sleep(600)"), wanted=wanted)
+    assert {path.name for path in folder.iterdir()} == {".lock", "fetch.log"}
+
+
+def test_who_waits_for_another_fetch_can_give_up(play: Play, maven: MavenSettings, tmp_path: Path) -> None:
+    folder = tmp_path / "jars"
+    folder.mkdir()
+
+    def unwanted() -> None:
+        raise Cancelled("The server was stopped while it started.")
+
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(Cancelled):
+            ensure_jars(folder, print, release=RELEASE, maven=maven, java=play(), wanted=unwanted)
+    assert runs(tmp_path) == 0
 
 
 def test_an_answer_without_jars_is_a_failure(play: Play, maven: MavenSettings, tmp_path: Path) -> None:

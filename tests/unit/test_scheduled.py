@@ -89,7 +89,7 @@ class Computing:
 
 def test_the_job_of_a_task_says_which_one_it_is() -> None:
     compute = Computing()
-    lake: Any = SimpleNamespace(require_spark=lambda: None, compute=compute)
+    lake: Any = SimpleNamespace(require_spark=lambda: None, await_spark=lambda: None, compute=compute)
     task = a_task("1. load", by_owner=True)
     ScheduledWork(lake, guarded=True).run_task(task, new_run(task, NOW, "MANUAL", NOW))
     assert compute.asked["query_tag"] == "task main.public.`1. load`"

@@ -7,10 +7,11 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from headrace.catalog.records import Grant, Privilege
-from headrace.errors import BadSetting, Forbidden, TooBusy
+from headrace.catalog.records import AuditEntry, Grant, Privilege
+from headrace.errors import BadSetting, EnvironmentFault, Forbidden, TooBusy
 from headrace.names import TableName
 from headrace.security import masked_sql, passwords, tokens
+from headrace.security.failed_logins import FailedLogins
 from headrace.security.rights import Rights
 from headrace.security.roles import LEAST_ROLE, LEAST_ROLE_FOR_VERB, Principal, lesser, require_role
 from headrace.security.throttling import LoginThrottle
@@ -143,6 +144,114 @@ def test_others_are_not_made_to_wait() -> None:
     throttle.allow("ann", "10.0.0.2")
     with pytest.raises(TooBusy):
         throttle.allow("ANN", "10.0.0.1")
+
+
+def spray(throttle: LoginThrottle, count: int, address: str = "10.0.0.1", first: int = 0) -> list[float]:
+    """Tries of as many users, one each, which fail; the seconds that each has to wait."""
+    waits = []
+    for number in range(first, first + count):
+        waits.append(throttle.turn(f"user {number}", address))
+        throttle.failed(f"user {number}", address)
+    return waits
+
+
+def test_who_tries_many_users_at_an_address_takes_turns() -> None:
+    clock = Clock()
+    throttle = LoginThrottle(clock)
+    assert spray(throttle, 60) == [0.0] * 60
+    assert spray(throttle, 10, first=60) == [float(number) for number in range(1, 11)]
+    with pytest.raises(TooBusy) as caught:
+        spray(throttle, 1)
+    assert caught.value.retry_after < 5
+    assert throttle.turn("ann", "10.0.0.2") == 0.0
+    clock.forward(1)
+    assert throttle.turn("newcomer", "10.0.0.1") == 10.0, "who waits in line is let through within seconds"
+    clock.forward(75)
+    assert throttle.turn("another", "10.0.0.1") == 0.0
+
+
+def test_who_was_let_in_before_needs_no_turn() -> None:
+    throttle = LoginThrottle(Clock())
+    throttle.turn("ann", "10.0.0.1")
+    throttle.succeeded("ann", "10.0.0.1")
+    spray(throttle, 70)
+    assert throttle.turn("Ann", "10.0.0.1") == 0.0
+    throttle.failed("ann", "10.0.0.1")  # Somebody else tries her name.
+    assert throttle.turn("ann", "10.0.0.1") == 0.0
+    with pytest.raises(TooBusy):
+        throttle.turn("bob", "10.0.0.1")
+
+
+def test_logins_that_succeed_slow_nobody_down() -> None:
+    throttle = LoginThrottle(Clock())
+    for number in range(500):
+        assert throttle.turn(f"user {number}", "10.0.0.1") == 0.0
+        throttle.succeeded(f"user {number}", "10.0.0.1")
+
+
+def test_one_user_who_is_put_off_takes_no_turn_from_others() -> None:
+    throttle = LoginThrottle(Clock())
+    for _ in range(5):
+        throttle.turn("robot", "10.0.0.1")
+        throttle.failed("robot", "10.0.0.1")
+    for _ in range(200):
+        with pytest.raises(TooBusy, match="wrong passwords"):
+            throttle.turn("robot", "10.0.0.1")
+    assert throttle.turn("ann", "10.0.0.1") == 0.0
+
+
+def test_a_network_of_one_machine_counts_as_one() -> None:
+    throttle = LoginThrottle(Clock())
+    for number in range(60):
+        assert throttle.turn(f"user {number}", f"2001:db8::{number + 1:x}") == 0.0
+    assert throttle.turn("ann", "2001:db8::ffff") == 1.0
+    assert throttle.turn("ann", "2001:db8:0:1::1") == 0.0
+
+
+# What the audit log has of failures
+
+
+def test_the_first_failures_of_an_address_have_lines_of_their_own() -> None:
+    clock, written = Clock(), list[AuditEntry]()
+    failed = FailedLogins(clock)
+    for number in range(500):
+        line = failed.line(f"user {number}", "10.0.0.1")
+        assert (line is not None) == (number < 10)
+    assert failed.line("ann", "10.0.0.2") is not None
+    failed.write_sums(written.append)
+    assert written == []
+    clock.forward(600)
+    failed.write_sums(written.append)
+    (line,) = written
+    assert (line.action, line.address) == ("LOGIN_FAILED", "10.0.0.1")
+    assert "490 more since" in line.detail
+    assert line.detail.endswith("for user 10, user 11, user 12 and others.")
+    failed.write_sums(written.append)
+    assert len(written) == 1
+    assert failed.line("ann", "10.0.0.1") is not None, "then it begins anew"
+
+
+def test_very_many_addresses_share_a_line() -> None:
+    failed, written = FailedLogins(Clock()), list[AuditEntry]()
+    lines = [failed.line("ann", f"address {number}") for number in range(5000)]
+    assert sum(line is not None for line in lines) == 1010
+    failed.write_sums(written.append, everything=True)
+    assert [line.address for line in written] == ["other addresses"]
+
+
+def test_what_cannot_be_written_is_written_later() -> None:
+    failed, written = FailedLogins(Clock()), list[AuditEntry]()
+
+    def fails(_line: AuditEntry) -> None:
+        failed.line("bob", "10.0.0.1")
+        raise EnvironmentFault("The database is away.")
+
+    for _ in range(12):
+        failed.line("ann", "10.0.0.1")
+    with pytest.raises(EnvironmentFault):
+        failed.write_sums(fails, everything=True)
+    failed.write_sums(written.append, everything=True)
+    assert "3 more since" in written[0].detail
 
 
 def test_a_clock_that_is_set_back_makes_nobody_wait_longer() -> None:

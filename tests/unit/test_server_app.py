@@ -19,11 +19,14 @@ import pyarrow as pa
 import pytest
 from fastapi import HTTPException
 
-from headrace.catalog.records import ApiToken, User
+from headrace.catalog.records import ApiToken, AuditEntry, User
+from headrace.compute.jobs import LONGEST_TEXT
+from headrace.errors import EnvironmentFault
 from headrace.recording.plans import from_json
 from headrace.result import Result, done, from_rows
 from headrace.security import passwords, tokens
 from headrace.security.roles import Principal
+from headrace.server import service as service_module
 from headrace.server import sessions as sessions_module
 from headrace.server import statements as statements_module
 from headrace.server.gates import BODY_LIMIT, BodyLimit
@@ -140,6 +143,54 @@ def test_guessing_is_slowed_down(served: Served) -> None:
     ]
     assert code(answers[-1]) == (429, "TOO_BUSY")
     assert int(answers[-1].headers["Retry-After"]) >= 1
+
+
+def test_a_login_waits_for_its_turn(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, slept = {"ann": 3.0, "bob": 0.0}, list[float]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    served.user("ann"), served.user("bob")
+    monkeypatch.setattr(served.service.authenticator, "turn", lambda name, address: turns[name])
+    monkeypatch.setattr(service_module.anyio, "sleep", sleep)
+    served.client("ann"), served.client("bob")
+    assert [each for each in slept if each < 15] == [3.0, 0.0]
+
+
+def test_many_failed_logins_leave_few_lines(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passwords, "matches", lambda stored, text: False)
+    for number in range(40):
+        asked = {"username": f"user {number}", "password": "wrong"}
+        assert httpx.post(f"{served.url}/v1/login", json=asked, trust_env=False).status_code == 401
+    assert sum(action == "LOGIN_FAILED" for action, _ in served.audited()) == 10
+    anyio.run(served.service.drain, 0.0, 5.0)
+    assert "30 more since" in served.lake.store.users.audited(1)[0].detail
+
+
+def test_a_database_that_is_away_does_not_keep_a_server_from_stopping(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = threading.Event()
+
+    def away(_store: Any, *, everything: bool) -> None:
+        free.wait(60)
+        raise EnvironmentFault("The database is away.")
+
+    monkeypatch.setattr(served.service.authenticator, "write_failures", away)
+    anyio.run(served.service.drain, 0.0, 0.1)
+    assert served.service.stopped.is_set()
+    free.set()
+    anyio.run(served.service.drain, 0.0, 10.0)
+
+
+def test_old_lines_of_the_audit_log_go(tmp_path: Path) -> None:
+    with plain_service(tmp_path, audit_days=30) as (service, lake, _):
+        for days in (40, 31, 29, 0):
+            at = datetime.now(timezone.utc) - timedelta(days=days)
+            lake.store.users.audit(AuditEntry(at=at, user=str(days), action="LOGIN", detail=""))
+        service.tidy()
+        assert [entry.user for entry in lake.store.users.audited(10)] == ["0", "29"]
 
 
 def test_without_a_login(shared: Served) -> None:
@@ -506,6 +557,48 @@ def test_results_that_need_too_much_room_are_let_go(tmp_path: Path) -> None:
         statuses = [client.http.get(f"/v1/statements/{job}/rows").status_code for job in jobs]
         assert statuses == [404, 200, 200]
         assert client.status(jobs[0])["status"] == "SUCCEED"
+
+
+@pytest.mark.parametrize(("bound", "most"), [("_ENDED_BYTES", 60_000), ("_ENDED_KEPT", 3)])
+def test_statements_that_have_ended_are_remembered_up_to_a_bound(
+    served: Served, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
+) -> None:
+    monkeypatch.setattr(statements_module, bound, most)
+    client = served.admin()
+    session = client.session()
+    text = f"SELECT '{'x' * 15_000}'"
+    jobs = [client.run(session, text)["job_id"] for _ in range(5)]
+    statements = served.service.statements
+    until(lambda: statements._ended_count == 3 and not statements.in_flight())
+    statuses = [client.http.get(f"/v1/statements/{job}/rows").status_code for job in jobs]
+    assert statuses == [404, 404, 200, 200, 200]
+    assert client.status(jobs[0])["status"] == "SUCCEED", "its record is there"
+    statements.forget_user("admin")
+    assert (statements._ended_count, statements._ended_size) == (0, 0)
+
+
+def test_a_long_statement_is_kept_in_part(served: Served) -> None:
+    client = served.admin()
+    text = f"SELECT '{'ü' * 500_000}'"
+    told = client.run(client.session(), text)
+    assert (told["status"], client.rows(told["job_id"])["rows"]) == ("SUCCEED", [[42]])
+    assert told["sql"] == f"{text[:LONGEST_TEXT]}… (500,009 characters)"
+    record = served.lake.store.jobs.get(told["job_id"])
+    assert record is not None
+    assert record.text == told["sql"]
+
+
+def test_more_connections_than_there_may_be(served: Served) -> None:
+    client = served.client("ann")
+    served.service.connections = lambda: 1001
+    answer = client.http.get("/v1/sessions")
+    assert code(answer) == (503, "SERVICE")
+    assert (answer.headers["Connection"], answer.headers["X-Frame-Options"]) == ("close", "DENY")
+    assert int(answer.headers["Retry-After"]) > 0
+    assert answer.json()["error"]["hint"]
+    assert client.http.get("/health").status_code == 200
+    served.service.connections = lambda: 1000
+    assert client.http.get("/v1/sessions").status_code == 200
 
 
 def test_limits_of_a_user(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

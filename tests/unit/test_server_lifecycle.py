@@ -192,6 +192,26 @@ def test_a_stop_during_the_start(start: Start, lake_folder: Path) -> None:
     assert ended(process, lake_folder) == 0
 
 
+def test_a_stop_ends_what_the_start_waits_for(lake_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    began = threading.Event()
+
+    def fetches(_settings: Settings, *, wanted: Callable[[], None]) -> None:
+        began.set()
+        while True:
+            wanted()
+            threading.Event().wait(0.01)
+
+    monkeypatch.setattr(lifecycle, "Lake", fetches)
+    said: list[str] = []
+    serving = lifecycle.Serving(Settings(path=lake_folder, port=0), said.append, said.append, None)
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(serving.run)
+        assert began.wait(20)
+        serving.stop()
+        assert run.result(timeout=20) is None
+    assert said[-1] == "Stopping …"
+
+
 def test_a_lake_that_cannot_be_opened(start: Start, lake_folder: Path) -> None:
     process = start(lake_folder, "badly")
     _, errors = process.communicate(timeout=30)

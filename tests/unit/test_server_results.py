@@ -152,3 +152,25 @@ def test_discarded_results_are_gone_and_none_is_added(tmp_path: Path) -> None:
     folder.discard()
     folder.prepare()
     assert folder.write(numbers(3)).row_count == 3
+
+
+@pytest.mark.parametrize("fault", [pa.ArrowInvalid("no"), OSError(28, "No space left on device"), MemoryError()])
+def test_a_result_that_cannot_be_written_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    class Broken:
+        """Writes half of a file."""
+
+        def __init__(self, file: Any, _schema: pa.Schema) -> None:
+            file.write(b"half")
+
+        def __enter__(self) -> Broken:
+            raise fault
+
+        def __exit__(self, *_: object) -> None: ...
+
+    folder = files(tmp_path)
+    monkeypatch.setattr(pa.ipc, "new_file", Broken)
+    with pytest.raises(EnvironmentFault if isinstance(fault, OSError) else type(fault)):
+        folder.write(numbers(3))
+    assert list((tmp_path / FOLDER).iterdir()) == []

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from headrace.cli.commands import up
 from headrace.errors import BadSetting
+from headrace.server import lifecycle
 from headrace.settings import Settings, load, masked
 
 
@@ -236,3 +238,16 @@ def test_masked(url: str, shown: str) -> None:
 def test_a_percent_sign_in_a_path_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match="%"):
         load(tmp_path / "50%20off")
+
+
+def test_a_server_forgets_the_variables_of_its_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that it runs, and the programs that it starts, do not find them."""
+    secrets = {"DATABASE_URL": "sqlite:///x.db", "SMTP_PASSWORD": "c4nary", "SPARK_SETTINGS": '{"a.key": "c4nary"}'}
+    for name, value in {**secrets, "TIMEZONE": "Asia/Tokyo"}.items():
+        monkeypatch.setenv(f"HEADRACE_{name}", value)
+    seen: list[tuple[Settings, dict[str, str]]] = []
+    monkeypatch.setattr(lifecycle, "serve", lambda settings, **_: seen.append((settings, dict(os.environ))))
+    up.up(background=False)
+    ((settings, environment),) = seen
+    assert (settings.smtp_password, settings.spark_settings) == ("c4nary", {"a.key": "c4nary"})
+    assert {name for name in environment if name.startswith("HEADRACE_")} == {"HEADRACE_TIMEZONE"}

@@ -57,7 +57,8 @@ def open(path: str | Path | None = None, **settings: Any) -> Lake:
 class Lake:
     """An open lake. Use it as a context manager, or call `close()`."""
 
-    def __init__(self, settings: settings_module.Settings) -> None:
+    def __init__(self, settings: settings_module.Settings, *, wanted: Callable[[], None] = lambda: None) -> None:
+        """`wanted` is called again and again while jars are fetched, and raises when the lake is no longer wanted."""
         from headrace.compute.clusters import Compute
         from headrace.compute.jobs import settle_unfinished
         from headrace.compute.workers import Workers
@@ -81,7 +82,8 @@ class Lake:
         self._lock = LakeLock(settings.path)
         self._lock.acquire()
         try:
-            self._jars = ensure_jars(Path(settings.jars), java=self._java)
+            self._jars = ensure_jars(Path(settings.jars), java=self._java, wanted=wanted)
+            wanted()
             self.store = Store.open(settings.database_url)
             try:
                 settle_unfinished(self.store.jobs, self._owner, _now())
@@ -192,34 +194,42 @@ class Lake:
         session_id: str | None = None,
     ) -> LakeSession:
         """A session of this lake for one user, whose statements run as jobs of a virtual cluster."""
-        from headrace.lake_session import LakeSession
+        from headrace.lake_session import LakeSession, asked
 
         self._require_open()
-        return LakeSession(
-            self, user, schema=schema, vcluster=vcluster, query_tag=query_tag, guarded=guarded, session_id=session_id
-        )
+        return asked(
+            self,
+            lambda: LakeSession(
+                self, user, schema=schema, vcluster=vcluster, query_tag=query_tag, guarded=guarded,
+                session_id=session_id,
+            ),
+        )  # fmt: skip
 
     def require_loadable(self, user: Principal, name: str) -> None:
         """Raise unless this user may send rows to a table of this name."""
+        from headrace.lake_session import asked
         from headrace.statements.copying import loadable
 
         self._require_open()
         self.require_spark()
-        loadable(self._context.for_user(user), name)
+        asked(self, lambda: loadable(self._context.for_user(user), name))
 
     def load_rows(self, user: Principal, name: str, body: bytes, form: Form, batch_id: str | None) -> Receipt:
         """Take a batch of rows for a table. When this returns they are on disk, and will be in the table."""
+        from headrace.lake_session import asked
         from headrace.statements.copying import receive
 
         self._require_open()
         self.require_spark()
-        return receive(self._context.for_user(user), name, body, form, batch_id)
+        return asked(self, lambda: receive(self._context.for_user(user), name, body, form, batch_id))
 
     def _submit_load(self, work: Callable[[], Result], text: str) -> LiveJob:
         from headrace.lake_session import told
 
         self.require_spark()
-        return self.compute.submit(lambda: told(work), text=text, creator=_system_user(), vcluster="default")
+        return self.compute.submit(
+            lambda: told(work), ready=self.await_spark, text=text, creator=_system_user(), vcluster="default"
+        )
 
     def _new_spark_session(self) -> SparkSession:
         from headrace.plan.jvm import cloned
@@ -232,21 +242,28 @@ class Lake:
 
     def names(self, user: Principal | None = None) -> list[str]:
         """Schemas and tables that the user may see, for completion."""
-        from headrace.statements.permitting import viewer
+        from headrace.lake_session import asked
 
         self._require_open()
+        return asked(self, lambda: sorted(self._seen_names(user)))
+
+    def _seen_names(self, user: Principal | None) -> set[str]:
+        from pyspark.errors import AnalysisException
+
+        from headrace.statements.permitting import viewer
+
         context = self._context if user is None else self._context.for_user(user)
         sees = viewer(context)
         found: set[str] = set()
         for database in self.spark.catalog.listDatabases():
-            tables = [
-                table.name
-                for table in self.spark.catalog.listTables(database.name)
-                if sees(context.name_of(database.name, table.name))
-            ]
+            try:
+                listed = [table.name for table in self.spark.catalog.listTables(database.name)]
+            except AnalysisException:
+                continue  # It was dropped a moment ago.
+            tables = [name for name in listed if sees(context.name_of(database.name, name))]
             if tables or context.user.is_admin:
                 found |= {database.name, *tables}
-        return sorted(found)
+        return found
 
     def on_progress(self, listener: Callable[[ProgressEvent], None]) -> None:
         """Call `listener` with every step of long work."""
@@ -306,10 +323,13 @@ class Lake:
 
     def await_spark(self) -> None:
         """For a job that got its slot while Spark is started again: wait for its return, for a while."""
+        if self.spark_is_up:
+            return
         deadline = time.monotonic() + _RETURN_SECONDS
-        while not self.spark_is_up and time.monotonic() < deadline:
-            running.require_wanted()
-            time.sleep(_LOOK_SECONDS)
+        with running.resuming():
+            while not self.spark_is_up and time.monotonic() < deadline:
+                running.require_wanted()
+                time.sleep(_LOOK_SECONDS)
         self.require_spark()
 
     def require_spark(self) -> None:
@@ -328,11 +348,13 @@ class Lake:
 
     def _rebuild(self) -> None:
         """The jobs that were at work end now; then Spark is started again, until that works or the lake is closed."""
+        from headrace.lake_session import spark_gone
+
         self._spark_lost = True
         if self.scheduler is not None:
             self.scheduler.pause()
         _log.error("Spark's Java process has ended; it is started again.")
-        self.compute.spark_lost("Spark's Java process ended while this ran. It is being started again: run it again.")
+        self.compute.spark_lost(spark_gone)
         pause = 1.0
         while not self._closed:
             try:

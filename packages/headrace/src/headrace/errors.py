@@ -23,11 +23,13 @@ class HeadraceError(Exception):
     """The root of the tree. `code` is stable and meant for scripts; the message is meant for people."""
 
     code = "ERROR"
+    usual_hint: str | None = None
+    """What to do next where nothing better is said."""
 
     def __init__(self, message: str, *, hint: str | None = None, position: Position | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = hint or self.usual_hint
         self.position = position
 
     def __str__(self) -> str:
@@ -194,6 +196,7 @@ class Bug(HeadraceError):
     """Something that must never happen did: please report it."""
 
     code = "BUG"
+    usual_hint = "This is a mistake of Headrace's own. Please report it, with what the log has about it."
 
 
 _HINT = " Hint: "

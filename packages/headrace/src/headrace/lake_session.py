@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -19,7 +19,8 @@ from headrace import running
 from headrace.catalog.records import Occasion, RefreshRecord
 from headrace.collecting import Limit
 from headrace.compute.clusters import LiveJob
-from headrace.errors import EnvironmentFault, HeadraceError, NotFound, QueryFailed, SessionReset, UserError
+from headrace.compute.line import Line
+from headrace.errors import Cancelled, EnvironmentFault, HeadraceError, NotFound, QueryFailed, SessionReset, UserError
 from headrace.names import check_parts, parse_parts, resolve
 from headrace.plan.jvm import Jvm, items
 from headrace.result import Result
@@ -32,10 +33,12 @@ from headrace.statements import dispatch, permitting
 from headrace.statements.checking import require_vcluster
 from headrace.statements.clusters import DEFAULT
 from headrace.statements.context import Context
-from headrace.storage.spark import ended_since, java_process
+from headrace.storage.spark import ended_since, has_stopped, java_process
 
 if TYPE_CHECKING:
     from headrace.engine import Lake
+
+Given = TypeVar("Given")
 
 _AT_ONCE = (
     sql.AlterVcluster, sql.CancelJob, sql.CreateVcluster, sql.DescribeJob, sql.DescribeVcluster, sql.DropVcluster,
@@ -80,9 +83,9 @@ class LakeSession:
     ) -> None:
         self._lake = lake
         self._turn = threading.Lock()
-        self._order = threading.Lock()
-        self._last: LiveJob | None = None
-        """The newest of the session's jobs that have not ended: the next one begins after it."""
+        self._line = Line()
+        """Its jobs that have not ended, one after the other."""
+        self._closed = False
         self._user = user
         self._guarded = guarded
         self._id = session_id
@@ -140,6 +143,7 @@ class LakeSession:
 
         def work() -> Result:
             if at_once:
+                self._require_open()
                 self._look_for_spark()
                 return dispatch.run(self._context, statement)
             return self._in_turn(lambda: self._executed(statement))
@@ -175,16 +179,7 @@ class LakeSession:
             raise
 
     def _submit_in_order(self, work: Callable[[], Result], **about: Any) -> LiveJob:
-        """After the session's newest job, which is held no longer than it runs: its result may be large."""
-        with self._order:
-            job = self._lake.compute.submit(lambda: told(work), after=self._last, **about)
-            self._last = job
-        job.on_done(self._let_go)
-        return job
-
-    def _let_go(self, job: LiveJob) -> None:
-        if self._last is job:
-            self._last = None
+        return self._lake.compute.submit(lambda: told(work), ready=self._lake.await_spark, line=self._line, **about)
 
     def _executed(self, statement: sql.Statement) -> Result:
         if any(token.upper in _LEAVES_STATE for token in scan(statement.text)[:4]):
@@ -218,15 +213,15 @@ class LakeSession:
         while not self._turn.acquire(timeout=_LOOK_SECONDS):
             running.require_wanted()
         try:
+            self._require_open()
             self._follow_spark()
             return work()
         finally:
             self._turn.release()
 
     def _follow_spark(self) -> None:
-        """After Spark was started again, a new session of it takes this one's place. What waited for a slot when Spark
-        died waits for its return as well."""
-        self._lake.await_spark()
+        """After Spark was started again, a new session of it takes this one's place."""
+        self._lake.require_spark()
         self._renew()
         if self._lost_state:
             self._lost_state = False
@@ -263,15 +258,19 @@ class LakeSession:
         self._generation = generation
 
     def close(self) -> None:
-        """Let go of the session, and of what Spark keeps for it; jobs that run are not stopped by this."""
-        last = self._last
-        if self._has_state and last is not None:
-            last.on_done(lambda _: self._clear())
-        elif self._has_state:
-            self._clear()
+        """Begin nothing more, and let go of what Spark keeps for the session once none of its jobs is left; one at work
+        is not stopped by this."""
+        self._closed = True
+        self._line.when_empty(self._clear)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise Cancelled("The session ended before this began.", hint="Send it again in another session.")
 
     def _clear(self) -> None:
         """Spark keeps temporary views and cached rows as long as its process lives, whoever uses them."""
+        if not self._has_state:
+            return
         self._has_state = False
         if self._generation != self._lake.generation or not self._lake.spark_is_up:
             return
@@ -301,7 +300,7 @@ def _after_table(text: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def told(work: Callable[[], Result]) -> Result:
+def told(work: Callable[[], Given]) -> Given:
     """What the work gives; the end of Spark's Java process becomes an error for people."""
     process = java_process()
     try:
@@ -309,14 +308,26 @@ def told(work: Callable[[], Result]) -> Result:
     except (HeadraceError, Py4JJavaError, PySparkException):
         raise
     except (Py4JNetworkError, ConnectionError, EOFError) as error:
-        raise _spark_gone() from error
+        raise spark_gone() from error
     except Exception as error:
         if ended_since(process, patience=_DEATH_SECONDS):  # py4j then fails in many ways, some of them odd.
-            raise _spark_gone() from error
+            raise spark_gone() from error
         raise
 
 
-def _spark_gone() -> UserError:
+def asked(lake: Lake, work: Callable[[], Given]) -> Given:
+    """What Spark is asked outside of a statement, by the thread of a request: whatever it fails with is an error for
+    people."""
+    try:
+        return told(work)
+    except (Py4JJavaError, PySparkException) as error:
+        if has_stopped(lake.spark):
+            raise spark_gone() from error
+        raise dispatch.as_query_failure(error, "") from error
+
+
+def spark_gone() -> UserError:
+    """What is told of a statement whose Spark ended under it."""
     return EnvironmentFault(
         "Spark's Java process ended while this ran.",
         hint="A server starts it again by itself: repeat the statement in half a minute. An embedded lake must be "

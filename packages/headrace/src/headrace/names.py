@@ -113,12 +113,17 @@ def parse_parts(text: str) -> tuple[str, ...]:
 def check_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
     """Refuse what no catalog can hold: too many parts, too long, or with control characters."""
     if not 1 <= len(parts) <= 3:
-        raise UserError(f"'{'.'.join(parts)}' has {len(parts)} parts; a table name has one to three.")
+        raise UserError(
+            f"'{'.'.join(parts)}' has {len(parts)} parts; a table name has one to three.",
+            hint="Write workspace.schema.table; a part that has a dot in it stands in `…`.",
+        )
     for part in parts:
         if not part or len(part) > _MAX_PART:
-            raise UserError(f"A name part has {len(part)} characters; it may have 1 to {_MAX_PART}.")
+            raise UserError(
+                f"A name part has {len(part)} characters; it may have 1 to {_MAX_PART}.", hint="Choose another name."
+            )
         if any(ord(character) < 32 for character in part):
-            raise UserError(f"The name {part!r} contains a control character.")
+            raise UserError(f"The name {part!r} contains a control character.", hint="Choose another name.")
     return parts
 
 

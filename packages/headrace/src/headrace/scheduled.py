@@ -86,7 +86,7 @@ class ScheduledWork:
         occasion = Occasion(trigger="SYSTEM_SCHEDULED", tick=tick, completion_target=completion_target)
 
         def work() -> Result:
-            self._lake.await_spark()
+            self._lake.require_spark()
             context = self._context
             # As it is now: it may have waited long in its queue.
             present = context.store.table_by_id(table.id)
@@ -102,6 +102,7 @@ class ScheduledWork:
         parts = (table.workspace, table.schema_name, table.name)
         return self._lake.compute.submit(
             lambda: told(work),
+            ready=self._lake.await_spark,
             text=f"REFRESH DYNAMIC TABLE {'.'.join(map(quote, parts))}",
             creator=table.creator,
             vcluster=table.vcluster,
@@ -129,7 +130,7 @@ class ScheduledWork:
         self._maker(task)  # One that is gone is told at once.
 
         def work() -> Result:
-            self._lake.await_spark()
+            self._lake.require_spark()
             job = running.current()
             store = self._context.store
             present = store.tasks.by_id(task.id)  # As it is now: the run may have waited long in its queue.
@@ -142,6 +143,7 @@ class ScheduledWork:
         text = masked_sql(task.body) if task.kind == "SQL" else f"{task.kind} {task.body}"
         return self._lake.compute.submit(
             lambda: told(work),
+            ready=self._lake.await_spark,
             text=text,
             creator=task.creator,
             vcluster=task.vcluster,

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -140,6 +140,7 @@ class Settings(BaseModel):
     result_rows_max: _Count = 1_000_000
     result_bytes_max: _Count = 512 * 1024**2
     result_bytes_kept: _Count = 2 * 1024**3
+    audit_days: Annotated[int, BeforeValidator(_whole_number), Field(ge=1, le=36_500)] = 365
     allow_unsafe_sql: bool = False
     scheduler: bool = True
     copy_folders: Annotated[tuple[Path, ...], BeforeValidator(_words)] = ()
@@ -307,6 +308,14 @@ def load(path: str | Path | None = None, **arguments: Any) -> Settings:
                 hint=f"Remove 'path' there, or move {FILE_NAME} to the folder you start headrace in.",
             )
     return _merge(tuple(layer for layer in (file, variables, given) if layer is not None))
+
+
+def forget_secrets(environment: MutableMapping[str, str]) -> None:
+    """Take the variables of secret settings away, once they are read: code that runs in this process, and the programs
+    that it starts, need not find them there."""
+    for name, field in Settings.model_fields.items():
+        if not field.repr:
+            environment.pop(f"{PREFIX}{_PUBLIC.get(name, name).upper()}", None)
 
 
 def _lake_folder(lake: Any, layer: _Layer) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, get_args
 
@@ -9,6 +10,7 @@ from sqlalchemy import delete, select, update
 
 from headrace.catalog.database import Database
 from headrace.catalog.models import JobRow, is_storable, moment, utc
+from headrace.catalog.paging import newest_first
 from headrace.catalog.records import Job, JobStatus
 from headrace.errors import Bug
 
@@ -44,12 +46,14 @@ class JobStore:
 
     def recent(self, limit: int | None = None, vcluster: str | None = None, *, creator: str | None = None) -> list[Job]:
         """Newest first, by the time of submission."""
-        wanted = select(JobRow.payload).order_by(JobRow.submitted_at.desc(), JobRow.id.desc())
-        if vcluster is not None:
-            wanted = wanted.where(JobRow.vcluster == vcluster.lower())
-        if creator is not None:
-            wanted = wanted.where(JobRow.creator == creator)
+        wanted = _wanted(vcluster, creator).order_by(JobRow.submitted_at.desc(), JobRow.id.desc())
         return self._jobs(wanted if limit is None else wanted.limit(limit))
+
+    def pages(self, size: int, vcluster: str | None = None, *, creator: str | None = None) -> Iterator[list[Job]]:
+        """All of them, newest first, so many at a time."""
+        columns = (JobRow.submitted_at, JobRow.id)
+        wanted = _wanted(vcluster, creator)
+        return newest_first(wanted, columns, self._jobs, lambda job: (job.submitted_at, job.id), size)
 
     def unfinished(self) -> list[Job]:
         """Oldest first: after a crash, those that nobody will end any more."""
@@ -64,6 +68,13 @@ class JobStore:
     def _jobs(self, wanted: Any) -> list[Job]:
         rows = self._database.read(lambda connection: connection.execute(wanted).scalars().all())
         return [Job.model_validate_json(row) for row in rows]
+
+
+def _wanted(vcluster: str | None, creator: str | None) -> Any:
+    wanted = select(JobRow.payload)
+    if vcluster is not None:
+        wanted = wanted.where(JobRow.vcluster == vcluster.lower())
+    return wanted if creator is None else wanted.where(JobRow.creator == creator)
 
 
 def _values(job: Job) -> dict[str, Any]:

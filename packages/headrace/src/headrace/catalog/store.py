@@ -7,7 +7,7 @@ touches a table's lease or intents first locks that table's row, always in this 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Protocol, get_args
 
@@ -21,6 +21,7 @@ from headrace.catalog.database import PATIENCE_SECONDS, Database
 from headrace.catalog.jobs import JobStore
 from headrace.catalog.loads import LoadStore
 from headrace.catalog.models import IntentRow, LeaseRow, RefreshRow, TableRow, WorkspaceRow, moment, refresh_values, utc
+from headrace.catalog.paging import newest_first
 from headrace.catalog.records import SKIPPED, WAITING, DynamicTable, Intent, RefreshRecord, State
 from headrace.catalog.schedules import MarkStore
 from headrace.catalog.streams import StreamStore
@@ -311,6 +312,12 @@ class Store(CatalogReader):
             .order_by(RefreshRow.start_time.desc(), RefreshRow.job_id.desc())
         )
         return self._refreshes(wanted.limit(limit))
+
+    def history_pages(self, size: int) -> Iterator[list[RefreshRecord]]:
+        """All of the history, newest first, so many at a time."""
+        columns = (RefreshRow.start_time, RefreshRow.job_id)
+        wanted = select(RefreshRow.payload)
+        return newest_first(wanted, columns, self._refreshes, lambda each: (each.start_time, each.job_id), size)
 
     def latest_refreshes(self, *, took_all: bool = False) -> dict[str, RefreshRecord]:
         """The newest refresh of each table, by the table's id; or the newest that took all there was."""

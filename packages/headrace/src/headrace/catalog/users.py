@@ -15,6 +15,7 @@ from headrace.catalog.records import ApiToken, AuditEntry, Grant, Privilege, Rol
 from headrace.errors import AlreadyExists, NotAllowed, NotFound
 
 _TOUCH_PATIENCE = 0.2
+_PRUNED_AT_ONCE = 1000
 
 
 class UserStore:
@@ -226,9 +227,30 @@ class UserStore:
     # ---- audit log
 
     def audit(self, entry: AuditEntry) -> None:
-        """Add a line. Nothing changes or deletes one."""
+        """Add a line. Nothing changes one, and only age deletes it."""
         values = {"payload": utc(entry).model_dump_json()}
         self._database.write(lambda connection: connection.execute(self._database.insert(AuditRow), values))
+
+    def prune_audit(self, before: datetime) -> int:
+        """Delete lines that are older, the oldest first, up to the first that is not; returns how many."""
+        before, deleted = moment(before), 0
+        oldest = select(AuditRow.id, AuditRow.payload).order_by(AuditRow.id).limit(_PRUNED_AT_ONCE)
+
+        def work(connection: Connection) -> tuple[int, bool]:
+            rows = connection.execute(oldest).all()
+            young = (
+                number for number, row in enumerate(rows) if AuditEntry.model_validate_json(row.payload).at >= before
+            )
+            count = next(young, len(rows))
+            if count:
+                connection.execute(delete(AuditRow).where(AuditRow.id <= rows[count - 1].id))
+            return count, count == _PRUNED_AT_ONCE
+
+        more = True
+        while more:
+            count, more = self._database.write(work)
+            deleted += count
+        return deleted
 
     def audited(self, limit: int) -> list[AuditEntry]:
         """Newest first."""

@@ -111,7 +111,9 @@ class Http:
                 trust_env=not _is_here(self.url),
             )
         except (httpx.InvalidURL, ValueError) as error:
-            raise BadSetting(f"'{url}' is no address of a server: {error}.") from None
+            raise BadSetting(
+                f"'{url}' is no address of a server: {error}.", hint="Write it as http://host:8910 or https://host."
+            ) from None
 
     @property
     def logged_in(self) -> bool:
@@ -159,7 +161,10 @@ class Http:
                 response.close()
             if pause is not None:
                 self._pause(pause)
-        raise ServiceFault(f"The rows of a result could not be fetched from {self.url}: {reason}.")
+        raise ServiceFault(
+            f"The rows of a result could not be fetched from {self.url}: {reason}.",
+            hint="Run the statement again; if the network breaks large results off, ask for fewer rows.",
+        )
 
     def close(self) -> None:
         self._client.close()

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING
 from headrace import running
 from headrace.catalog.records import Job, RefreshRecord, State, VCluster
 from headrace.catalog.store import Store
-from headrace.compute.jobs import LiveJob, as_error, new_job_id, status_of
+from headrace.compute.jobs import LiveJob, as_error, head_of, new_job_id, status_of
+from headrace.compute.line import Line
 from headrace.compute.pools import SparkWork, Stopper
 from headrace.compute.queue import Cluster
 from headrace.compute.queue import State as ClusterState
-from headrace.errors import Bug, Cancelled, EnvironmentFault, HeadraceError, NotFound, TooBusy, UserError
+from headrace.errors import Bug, Cancelled, HeadraceError, NotFound, TooBusy, UserError
 from headrace.interrupts import interrupts_deferred
 from headrace.result import Result
 
@@ -96,17 +97,20 @@ class Compute:
         priority: int = 0,
         refresh: tuple[RefreshRecord, ...] = (),
         queued: bool = True,
-        after: LiveJob | None = None,
+        ready: Callable[[], None] | None = None,
+        line: Line | None = None,
     ) -> LiveJob:
-        """Have the work run on a cluster as soon as it has a slot, and `after` another has ended; or, not `queued`, at
-        once and beside the slots.
+        """Have the work run on a cluster as soon as it has a slot, and when all before it in its line have ended; or,
+        not `queued`, at once and beside the slots.
 
-        The first refresh has the job's id, as the work will find it.
+        On the job's thread `ready` is called first. It returns when what the work needs is there: only then is Spark
+        told of the job, and only from then on does the job end when Spark does. The first refresh has the job's id, as
+        the work will find it.
         """
         cluster = self._cluster(vcluster)
         job = self._new_job(
             work, text=text, creator=creator, cluster=cluster, query_tag=query_tag, session_id=session_id,
-            priority=priority, refresh=refresh,
+            priority=priority, ready=ready, refresh=refresh, line=line,
         )  # fmt: skip
         if not queued:
             self._enter(job, cluster, cluster.welcome)
@@ -114,9 +118,14 @@ class Compute:
             try:
                 thread.start()
             except RuntimeError as error:
-                self._end(job, _Outcome(error=TooBusy(f"No thread could be started: {error}.", retry_after=5.0)))
+                self._end(job, _Outcome(error=_no_thread(error)))
             return job
-        resumes = self._enter(job, cluster, cluster.admit)
+        job.line.join(job)
+        try:
+            resumes = self._enter(job, cluster, cluster.admit)
+        except BaseException:
+            self._go_on(job.line.leave(job))
+            raise
         try:
             self._tell_refreshes(job, "SETUP")
             if resumes:
@@ -130,16 +139,10 @@ class Compute:
             cluster.withdraw(job)
             self._forget(job, as_error(job, error))
             raise
-        if after is not None and not after.done:
-            cluster.hold(job)
-            after.on_done(lambda _: self._enqueue(job, cluster))
-        else:
-            self._enqueue(job, cluster)
+        cluster.hold(job)
+        if job.running.stopped is not None or job.line.arrive(job):
+            self._go_on(job)
         return job
-
-    def _enqueue(self, job: LiveJob, cluster: Cluster) -> None:
-        if not cluster.enqueue(job):
-            self._end(job, _Outcome(error=job.running.stopped))
 
     def run_here(
         self, work: Callable[[], Result], *, text: str, creator: str, vcluster: str, query_tag: str | None = None
@@ -186,13 +189,14 @@ class Compute:
         self._stop(job, Cancelled(f"The job was cancelled by {by}."))
         return job
 
-    def spark_lost(self, reason: str) -> None:
-        """Every running job ends now; its thread may be stuck in a call that Spark will never answer."""
+    def spark_lost(self, reason: Callable[[], HeadraceError]) -> None:
+        """Every job at work ends now; its thread may be stuck in a call that Spark will never answer. Those that only
+        wait, also in a slot that this frees, are left alone."""
         self._stopper.abandon()
-        for job in self.jobs():
-            if job.began is not None:
-                job.running.stop(EnvironmentFault(reason))
-                self._end(job, _Outcome(error=job.running.stopped))
+        at_work = [job for job in self.jobs() if job.at_work]
+        for job in at_work:
+            job.running.stop(reason())
+            self._end(job, _Outcome(error=job.running.stopped))
 
     # ------------------------------------------------------------------ clusters
 
@@ -317,14 +321,16 @@ class Compute:
         query_tag: str | None = None,
         session_id: str | None = None,
         priority: int = 0,
+        ready: Callable[[], None] | None = None,
         refresh: Iterable[RefreshRecord] = (),
+        line: Line | None = None,
     ) -> LiveJob:
         now = self._clock()
         record = Job(
             id=new_job_id(now),
             status="SETUP",
             creator=creator,
-            text=text,
+            text=head_of(text),
             vcluster=cluster.record.name,
             priority=priority,
             query_tag=query_tag,
@@ -336,7 +342,7 @@ class Compute:
             each.model_copy(update={"job_id": each.job_id if position else record.id})
             for position, each in enumerate(refresh)
         )
-        job = LiveJob(record, work, self._stop, refresh=refreshes)
+        job = LiveJob(record, work, self._stop, ready=ready, refresh=refreshes, line=line)
         job.running.resumes = partial(self._resumes, job, cluster)
         return job
 
@@ -358,6 +364,17 @@ class Compute:
                 self._live.pop(job.id, None)
             self._settle_refreshes(job, self._clock(), error.message)
             job.settle(job.job, None, error)
+            self._go_on(job.line.leave(job))
+
+    def _go_on(self, job: LiveJob | None) -> None:
+        """The turn of this job has come. One that was stopped while it waited has its end here, and the turn goes to
+        the next: one by one, for a line may be long."""
+        while job is not None:
+            with self._lock:
+                place = self._live.get(job.id)
+            if place is None or place[1].enqueue(job):
+                return  # Who ended it meanwhile looks after those behind it.
+            job = self._given_end(job, _Outcome(error=job.running.stopped))
 
     def _perform(self, job: LiveJob, cluster: Cluster) -> None:
         self._end(job, self._worked(job, cluster))
@@ -368,15 +385,17 @@ class Compute:
             self._watch()
         counts: dict[str, int] = {}
         try:
-            with running.begin(job.running), self._spark.marked(job.id, cluster.record) as readings:
-                try:
-                    running.require_wanted()
-                    if job.recorded:
-                        self._store.jobs.update(job.job)
-                    result = job.work()
-                    counts |= {"output_rows": len(result), "output_bytes": int(result.to_arrow().nbytes)}
-                finally:
-                    counts |= _summed(readings(), job.running.counts)
+            with running.begin(job.running):
+                job.prepare()
+                with self._spark.marked(job.id, cluster.record) as readings:
+                    try:
+                        running.require_wanted()
+                        if job.recorded:
+                            self._store.jobs.update(job.job)
+                        result = job.work()
+                        counts |= {"output_rows": len(result), "output_bytes": int(result.to_arrow().nbytes)}
+                    finally:
+                        counts |= _summed(readings(), job.running.counts)
         except BaseException as error:  # A thread outlives what it runs, and a job always has an end.
             return _Outcome(error=as_error(job, error), cause=error, counts=counts)
         return _Outcome(result, counts=counts)
@@ -416,9 +435,13 @@ class Compute:
             self._stopper.stop(job)
 
     def _end(self, job: LiveJob, outcome: _Outcome) -> None:
-        """Give the job its end, once: record, refreshes, slot, and then those who wait for it."""
+        self._go_on(self._given_end(job, outcome))
+
+    def _given_end(self, job: LiveJob, outcome: _Outcome) -> LiveJob | None:
+        """Give the job its end, once: record, refreshes, slot, and then those who wait for it. Gives the job whose turn
+        has come by that."""
         if not job.claim_end():
-            return
+            return None
         error, result = outcome.error, outcome.result
         changes: dict[str, object] = {
             "status": status_of(error),
@@ -437,6 +460,7 @@ class Compute:
         job.settle(ended, result, error)
         if cluster.is_timed:
             self._watch()
+        return job.line.leave(job)
 
     # ------------------------------------------------------------------ records
 
@@ -512,6 +536,14 @@ def _summed(here: Mapping[str, int], elsewhere: Mapping[str, int]) -> dict[str, 
     partial = any("spark_jobs" in each and "rows_read" not in each for each in both)
     names = ["spark_jobs"] if partial else list({**here, **elsewhere})
     return {name: sum(each.get(name, 0) for each in both) for name in names}
+
+
+def _no_thread(error: RuntimeError) -> TooBusy:
+    return TooBusy(
+        f"No thread could be started: {error}.",
+        hint="Try again when fewer statements run; the system's limit of threads may be too low.",
+        retry_after=5.0,
+    )
 
 
 def _lake_is_closed() -> UserError:

@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace.catalog.jobs import JobStore
 from headrace.catalog.records import Job, JobStatus, RefreshRecord
+from headrace.compute.line import Line
 from headrace.errors import Bug, Cancelled, HeadraceError
 from headrace.result import Result
 from headrace.running import Running
@@ -19,12 +20,25 @@ INTERRUPTED = (
     "The server ended while it ran. If it wrote a table, DESC HISTORY of that table tells whether its commit was made."
 )
 
+LONGEST_TEXT = 16_384
+"""Characters of a statement that its record keeps."""
 _log = logging.getLogger(__name__)
 
 
 def new_job_id(now: datetime) -> str:
     """Sorts by time, as people expect of a job list."""
     return f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}{uuid.uuid4().hex[:8]}"
+
+
+def head_of(text: str) -> str:
+    """As much of a statement as is kept of it: many may be megabytes long, and each is kept for days.
+
+    >>> head_of("SELECT 1"), head_of("x" * 20_000)[-23:]
+    ('SELECT 1', 'xx… (20,000 characters)')
+    """
+    if len(text) <= LONGEST_TEXT:
+        return text
+    return f"{text[:LONGEST_TEXT]}… ({len(text):,} characters)"
 
 
 class LiveJob:
@@ -40,9 +54,12 @@ class LiveJob:
         work: Callable[[], Result],
         cancel: Callable[[LiveJob, HeadraceError], None],
         *,
+        ready: Callable[[], None] | None = None,
         refresh: tuple[RefreshRecord, ...] = (),
+        line: Line | None = None,
     ) -> None:
         self._job = job
+        self._ready = ready
         self._work: Callable[[], Result] | None = work
         self._cancel = cancel
         self._claim = threading.Lock()
@@ -53,10 +70,14 @@ class LiveJob:
         """How far it is, and whether it is still wanted."""
         self.refresh = refresh
         """Refreshes that stand in the history from the moment of submission, until the work takes them over."""
+        self.line = line or Line()
+        """Which jobs it comes after, and before: those of its session."""
         self.recorded = False
         """Whether the operations database knows it already."""
         self.began: float | None = None
-        """When its work began, on the clock that only runs forward."""
+        """When it got its slot, on the clock that only runs forward."""
+        self.at_work = False
+        """Whether what its work needs was there, and the work has begun."""
         self.result: Result | None = None
         self.error: HeadraceError | None = None
 
@@ -90,6 +111,12 @@ class LiveJob:
                 return
         self._tell(listener)
 
+    def prepare(self) -> None:
+        """Wait for what its work needs."""
+        if self._ready is not None:
+            self._ready()
+        self.at_work = True
+
     def work(self) -> Result:
         assert self._work is not None
         return self._work()
@@ -108,7 +135,7 @@ class LiveJob:
 
     def settle(self, ended: Job, result: Result | None, error: HeadraceError | None) -> None:
         """Tell those who wait. Only for who has claimed the end."""
-        self._work = None  # It holds a whole session.
+        self._work = self._ready = None  # They hold a whole session.
         with self._listening:
             self._job, self.result, self.error = ended, result, error
             self._ended.set()

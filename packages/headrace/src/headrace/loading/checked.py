@@ -23,6 +23,7 @@ class BadBatch(UserError):
     """Nothing of the batch can be used: not its form, or not its columns."""
 
     code = "BAD_BATCH"
+    usual_hint = "Nothing of it was taken. Mend it, then try again."
 
 
 class BatchTooLarge(UserError):

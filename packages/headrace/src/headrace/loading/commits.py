@@ -91,6 +91,8 @@ class Writer(Protocol):
 class TableMoved(NotFound):
     """The table is not where it was."""
 
+    usual_hint = "SHOW TABLES lists what there is."
+
 
 def table_name(load: Load) -> TableName:
     return TableName(load.workspace, load.schema_name, load.name)

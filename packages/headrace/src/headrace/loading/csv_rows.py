@@ -58,7 +58,9 @@ def csv_options(given: Mapping[str, str]) -> CsvOptions:
             raise BadSetting(f"There is no option {shown(name)} for CSV.", hint=f"There are: {known}.")
         if field in ("header", "multi_line"):
             if text.lower() not in ("true", "false"):
-                raise BadSetting(f"The option {name} is true or false, not {shown(text)}.")
+                raise BadSetting(
+                    f"The option {name} is true or false, not {shown(text)}.", hint=f"Write '{name}'='true'."
+                )
             found[field] = text.lower() == "true"
         elif field != "null_value" and (
             len(text.encode()) > 1 or text in ("\n", "\r") or (field == "sep" and not text)

@@ -210,7 +210,10 @@ def _source(path: str, files: str, roots: Sequence[Path] | None) -> SourceFile |
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise UserError(f"{shown(path)} cannot be looked at: {error.strerror or error}.") from None
+        raise UserError(
+            f"{shown(path)} cannot be looked at: {error.strerror or error}.",
+            hint="Look at its permissions, and those of its folder.",
+        ) from None
     return SourceFile(real, about.st_size, about.st_mtime_ns) if stat.S_ISREG(about.st_mode) else None
 
 

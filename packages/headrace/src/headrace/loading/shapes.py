@@ -76,7 +76,10 @@ class Shapes:
             snapshot = self._logs.snapshot_at(path, version)
             return self._read(path, snapshot.table_id, version, snapshot.properties)
         except (DeltaError, OSError) as error:
-            raise NotFound(f"Version {version} of the table at {path} cannot be read any more.") from error
+            raise NotFound(
+                f"Version {version} of the table at {path} cannot be read any more.",
+                hint="Its log or files were cleaned up since. A newer version can be read.",
+            ) from error
 
     def _read(self, path: str, table_id: str, version: int, properties: Mapping[str, str]) -> Shape:
         schema = DeltaTable(path, version=version).schema().to_json()

@@ -43,6 +43,7 @@ class SpoolFault(EnvironmentFault):
     """A spooled file is gone, or not as it was written."""
 
     code = "SPOOL"
+    usual_hint = "Look at the disk, and whether somebody changed files in the lake's folder."
 
 
 @dataclass(frozen=True)

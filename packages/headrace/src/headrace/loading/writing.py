@@ -53,7 +53,9 @@ def _in_our_words(work: Callable[Arguments, Outcome]) -> Callable[Arguments, Out
             message = short_message(error)
             if "No space left on device" in message:
                 raise EnvironmentFault(f"The disk is full: {message}", hint="Free some space.") from error
-            raise QueryFailed(f"Spark could not load the rows: {message}") from error
+            raise QueryFailed(
+                f"Spark could not load the rows: {message}", hint="DESC TABLE shows what the table takes."
+            ) from error
 
     return told
 
@@ -114,18 +116,18 @@ class SparkWriter:
     @_in_our_words
     def rejects_path(self, table: TableName, comment: str) -> str:
         if self._taken(table):
-            raise NotAllowed(f"{table} is no plain table.")
+            raise NotAllowed(f"{table} is no plain table.", hint="Rename it: rejected rows need this name.")
         session = self._spark()
         if delta_path(session, table, self._home) is None:
             self._create_rejects(session, table, comment)
         path = delta_path(session, table, self._home)
         if path is None:
-            raise NotFound(f"The table {table} was created and cannot be found.")
+            raise NotFound(f"The table {table} was created and cannot be found.", hint="Try again.")
         self._logs.forget(path)
         try:
             shape = self._shapes.now(path)
         except (NotFound, Unsupported) as error:
-            raise NotAllowed(error.message) from error
+            raise NotAllowed(error.message, hint=error.hint) from error
         _require_takes_rejects(table, shape)
         return path
 
@@ -140,7 +142,10 @@ class SparkWriter:
         try:
             session.sql(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING delta COMMENT {quote_text(comment)}")
         except AnalysisException as error:  # There are files of somebody where it would be, for instance.
-            raise NotAllowed(f"{table} cannot be created: {short_message(error)}") from error
+            raise NotAllowed(
+                f"{table} cannot be created: {short_message(error)}",
+                hint="Rejected rows need it; look at what is in its place.",
+            ) from error
 
     @_in_our_words
     def find(self, table: TableName, table_id: str) -> Found | None:

@@ -227,7 +227,11 @@ class _Binder:
             self._refuse_temporary(reference.parts, where)
         database = self._database(reference.parts, namespace)
         if database is None:
-            raise NotFound(f"There is no table {about[:-1] if about.endswith(',') else about}.", position=where)
+            raise NotFound(
+                f"There is no table {about[:-1] if about.endswith(',') else about}.",
+                hint="SHOW TABLES lists what there is.",
+                position=where,
+            )
         table = reference.parts[-1].lower()
         alias = None if reference.aliased else reference.parts[-1]
         spark_name = f"{quote(database)}.{quote(table)}"
@@ -289,21 +293,25 @@ class _Binder:
                     hint="CREATE TABLE … USING delta LOCATION '…', then read that table.",
                     position=where,
                 )
-            raise NotFound(f"There is no schema '{database}'.", position=where)
+            raise NotFound(f"There is no schema '{database}'.", hint="SHOW SCHEMAS lists them.", position=where)
         identifier = self.jvm.catalyst.TableIdentifier(table, self.jvm.root.scala.Some(database))
         if not self.catalog.tableExists(identifier):
             known = [str(entry.table()) for entry in items(self.catalog.listTables(database))]
             close = difflib.get_close_matches(table, known, n=3)
-            hint = f"Did you mean {' or '.join(close)}?" if close else None
+            hint = f"Did you mean {' or '.join(close)}?" if close else "SHOW TABLES lists what there is."
             raise NotFound(f"There is no table or view {about.rstrip(',')}.", hint=hint, position=where)
         metadata = self.catalog.getTableMetadata(identifier)
         if optional(metadata.provider()) == "delta":
-            raise NotFound(f"The Delta table {about.rstrip(',')} is not known to this lake.", position=where)
+            raise NotFound(
+                f"The Delta table {about.rstrip(',')} is not known to this lake.",
+                hint="Create it here: CREATE TABLE … USING delta LOCATION '…'.",
+                position=where,
+            )
         return metadata
 
     def _view_slot(self, metadata: Any, view: str, alias: str | None, where: Position | None) -> ViewSlot:
         if view in self.open_views:
-            raise NotAllowed(f"The view {view} reads itself.", position=where)
+            raise NotAllowed(f"The view {view} reads itself.", hint="Replace it by one that does not.", position=where)
         self._refuse_other_settings(metadata, view, where)
         self.views[view] = view_definition(view, metadata)
         text = str(optional(metadata.viewText()) or "")

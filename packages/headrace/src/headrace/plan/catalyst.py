@@ -179,7 +179,10 @@ def _check_determinism(jvm: Jvm, analyzed: Any, binding: Binding, text: str) -> 
                     position=position,
                 )
     if not analyzed.deterministic():
-        raise NonDeterministic("The query contains an operator whose result differs from one run to the next.")
+        raise NonDeterministic(
+            "The query contains an operator whose result differs from one run to the next.",
+            hint="Take such operators, as TABLESAMPLE, out of the query.",
+        )
     return uses_current_date
 
 

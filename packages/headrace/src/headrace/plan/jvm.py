@@ -174,5 +174,5 @@ def _translated(error: PySparkException, place: Callable[[Position], Position]) 
     if isinstance(error, ParseException):
         return SyntaxFault(message, position=position)
     if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
-        return NotFound(message.split("\n")[0], position=position)
+        return NotFound(message.split("\n")[0], hint="SHOW TABLES lists what there is.", position=position)
     return QueryFailed(f"{message} [{condition}]", position=position)

@@ -56,7 +56,7 @@ class DataFrame:
             return lambda *arguments, **named: self._call(method, arguments, named)
         refused = allowed.spelled(allowed.FRAME_REFUSED, name)
         if refused is not None:
-            raise NotAllowed(f"{name} cannot be used over a URL: {allowed.FRAME_REFUSED[refused]}.")
+            raise NotAllowed(f"{name} cannot be used over a URL: {allowed.FRAME_REFUSED[refused]}.", hint=_HERE_ONLY)
         if not name.startswith("_") and name in self.columns:
             return self[name]
         raise AttributeError(f"A DataFrame has no attribute {name!r}.")
@@ -286,7 +286,7 @@ class Grouped:
             )
         refused = allowed.spelled(allowed.GROUPS_REFUSED, name)
         if refused is not None:
-            raise NotAllowed(f"{name} cannot be used over a URL: {allowed.GROUPS_REFUSED[refused]}.")
+            raise NotAllowed(f"{name} cannot be used over a URL: {allowed.GROUPS_REFUSED[refused]}.", hint=_HERE_ONLY)
         raise AttributeError(f"Groups have no attribute {name!r}.")
 
     def __repr__(self) -> str:
@@ -311,7 +311,7 @@ class Writer:
             )
         refused = allowed.spelled(allowed.WRITER_REFUSED, name)
         if refused is not None:
-            raise NotAllowed(f"{name} cannot be used over a URL: {allowed.WRITER_REFUSED[refused]}.")
+            raise NotAllowed(f"{name} cannot be used over a URL: {allowed.WRITER_REFUSED[refused]}.", hint=_HERE_ONLY)
         raise AttributeError(f"A writer has no attribute {name!r}.")
 
     def save_as_table(self, name: str, mode: str = "errorifexists", **options: Any) -> None:
@@ -365,4 +365,5 @@ def arrow_stream(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
+_HERE_ONLY = "docs/python.md tells what a session over a URL can do; an embedded lake can do all of it."
 _NOT_RUN = LocalTable(b"")

@@ -37,8 +37,11 @@ class DataType:
         self.text = text
 
 
+WRITTEN_BY = "Plans are written by headrace's own client."
+
+
 def bad_plan(why: str) -> UserError:
-    return UserError(f"This is no plan of a DataFrame: {why}.", hint="Plans are written by headrace's own client.")
+    return UserError(f"This is no plan of a DataFrame: {why}.", hint=WRITTEN_BY)
 
 
 def is_node(value: Any) -> bool:

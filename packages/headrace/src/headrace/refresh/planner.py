@@ -101,7 +101,10 @@ def decide(
         checks.append(Check("the tables upstream agree on their common sources", False))
         is_stale = table.stale_reason not in (None, ASKED_FOR)
         if stored.note is None or is_stale or stored.note.generation != table.generation:
-            raise UserError(f"{table.table_name} cannot be loaded: {disagreement}")
+            raise UserError(
+                f"{table.table_name} cannot be loaded: {disagreement}",
+                hint="Refresh the tables upstream first.",
+            )
         return Decision("NO_DATA", f"{WAITING}{disagreement}", ranges, tuple(checks))
     if stored.note is None:
         return full(f"The frontier is unknown: {stored.distrust}." if stored.distrust else "First load.")

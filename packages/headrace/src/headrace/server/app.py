@@ -55,6 +55,7 @@ def build(service: Service) -> FastAPI:
         middleware=[  # The first is the outermost.
             Middleware(gates.SafeHeaders),
             Middleware(gates.Faults),
+            Middleware(gates.Crowd, service=service),
             Middleware(gates.KnownHosts, names=(settings.host, *settings.server_hosts)),
             Middleware(gates.BodyLimit),
             Middleware(gates.Doorkeeper, service=service),

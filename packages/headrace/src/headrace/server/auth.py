@@ -19,6 +19,7 @@ from headrace.catalog.records import ApiToken, AuditEntry
 from headrace.catalog.store import Store
 from headrace.errors import EnvironmentFault, Unauthenticated
 from headrace.security import passwords
+from headrace.security.failed_logins import FailedLogins
 from headrace.security.roles import LOCAL_USER, Principal, lesser
 from headrace.security.throttling import LoginThrottle
 from headrace.security.tokens import digest_of
@@ -105,6 +106,7 @@ class Authenticator:
     def __init__(self, local_token: str, clock: Callable[[], datetime] = now) -> None:
         self.logins = Logins(clock)
         self._throttle = LoginThrottle(clock)
+        self._failed = FailedLogins(clock)
         self._local = digest_of(local_token)
         self._clock = clock
         self._touching = threading.Lock()
@@ -120,20 +122,39 @@ class Authenticator:
         return None if principal is None else Caller(principal, "login", digest)
 
     def by_api_token(self, token: str, store: Store) -> Caller:
-        digest = digest_of(token)
-        found = store.users.token_by_digest(digest)
-        at = self._clock()
-        if found is None or (found.expires_at is not None and found.expires_at <= at):
-            raise _not_held()
-        user = store.users.user(found.user)
-        if user is None:
-            raise _not_held()
+        digest, at = digest_of(token), self._clock()
+        found, principal = self._held_token(digest, store, at)
         if self._wants_touch(found, at):
             try:
                 store.users.touch_token(found.id, at)
             except EnvironmentFault as fault:
                 _log.info("The use of a token was not written down: %s", fault.message)
-        return Caller(Principal(user.name, lesser(user.role, found.role), by_token=True), "token", digest)
+        return Caller(principal, "token", digest)
+
+    def _held_token(self, digest: str, store: Store, at: datetime) -> tuple[ApiToken, Principal]:
+        found = store.users.token_by_digest(digest)
+        if found is None or (found.expires_at is not None and found.expires_at <= at):
+            raise _not_held()
+        user = store.users.user(found.user)
+        if user is None:
+            raise _not_held()
+        return found, Principal(user.name, lesser(user.role, found.role), by_token=True)
+
+    def require_still(self, caller: Caller, store: Store) -> None:
+        """Raise when the caller's login or token has ended since it was looked at, or gives another role now: between
+        the head of a request and its work there may be a minute."""
+        if caller.kind == "local":
+            return
+        if caller.kind == "login":
+            present = self.logins.find(caller.digest)
+        else:
+            _, present = self._held_token(caller.digest, store, self._clock())
+        if present is None:
+            raise _not_held()
+        if present != caller.principal:
+            raise Unauthenticated(
+                f"The role of {caller.principal.name} has changed since this request began.", hint="Send it again."
+            )
 
     def _wants_touch(self, token: ApiToken, at: datetime) -> bool:
         """A write for every request would be too dear; also one that fails is tried again only after a while."""
@@ -145,6 +166,14 @@ class Authenticator:
             self._touched[token.id] = at
             return True
 
+    def turn(self, username: str, address: str) -> float:
+        """The seconds after which this login may be tried."""
+        return self._throttle.turn(username, address)
+
+    def write_failures(self, store: Store, *, everything: bool = False) -> None:
+        """Write down how many logins failed that have no line of their own in the audit log."""
+        self._failed.write_sums(store.users.audit, everything=everything)
+
     def login(self, username: str, password: str, address: str, store: Store) -> tuple[str, datetime, Principal]:
         """A login's token, when it runs out, and whose it is."""
         name = username.lower()
@@ -154,7 +183,9 @@ class Authenticator:
         fits = passwords.matches(None if user is None else user.password_hash, password)
         if user is None or not fits:
             self._throttle.failed(name, address)
-            store.users.audit(_entry(self._clock(), name, address, "LOGIN_FAILED", "Wrong user name or password."))
+            line = self._failed.line(name, address)
+            if line is not None:
+                store.users.audit(line)
             raise _wrong_login()
         self._throttle.succeeded(name, address)
         principal = Principal(user.name, user.role)

@@ -15,10 +15,11 @@ from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.errors import Bug, HeadraceError, UserError
+from headrace.errors import Bug, HeadraceError, ServiceFault, UserError
 from headrace.server import problems
 from headrace.server.service import Service
 
+MOST_CONNECTIONS = 1000
 BODY_LIMIT = 8 * 1024**2
 ROWS_LIMIT = 32 * 1024**2
 BODY_SECONDS = 60.0
@@ -86,6 +87,26 @@ class Faults:
             _log.exception("%s %s failed.", scope["method"], scope["path"])
             fault = Bug("The server met an error that it does not know.", hint="Its log tells more; please report it.")
             await problems.answer(fault)(scope, receive, send)
+
+
+class Crowd:
+    """No more connections than the server can look after; whoever asks for its health is always told."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self._service.connections() > MOST_CONNECTIONS and scope["path"] != "/health":
+            fault = ServiceFault(
+                f"The server has {MOST_CONNECTIONS:,} connections already.",
+                hint="Try again in a few seconds; close connections that are not needed.",
+            )
+            response = problems.reported(fault, scope)
+            response.headers["Connection"] = "close"
+            await response(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
 
 
 class KnownHosts:

@@ -24,10 +24,11 @@ from typing import Any
 import uvicorn
 
 from headrace.engine import Lake
-from headrace.errors import BadSetting, EnvironmentFault
+from headrace.errors import BadSetting, Cancelled, EnvironmentFault
 from headrace.security.roles import LOCAL_USER
 from headrace.server import logs
 from headrace.server.app import build
+from headrace.server.gates import MOST_CONNECTIONS
 from headrace.server.listening import bound
 from headrace.server.service import Service
 from headrace.settings import Settings
@@ -38,7 +39,8 @@ GRACE_SECONDS = 10.0
 """How long statements may go on after a stop was asked for."""
 _CANCEL_SECONDS = 2.0
 _CONNECTIONS_SECONDS = 2
-_MOST_CONNECTIONS = 1000
+_LAST_CONNECTION = MOST_CONNECTIONS + 100
+"""uvicorn's own limit, for what comes faster than it can be told: its answer is plain text."""
 _IDLE_SECONDS = 30.0
 """So long a connection may be without a request."""
 _CLOSE_SECONDS = 12.0
@@ -59,7 +61,7 @@ def serve(
     *,
     say: Callable[[str], None] = _say,
     whisper: Callable[[str], None] | None = None,
-    open_lake: Callable[[Settings], Lake] = Lake,
+    open_lake: Callable[[Settings], Lake] | None = None,
 ) -> None:
     """Serve the lake until SIGTERM or SIGINT. The first administrator's password, which is written down nowhere, goes
     to `whisper`, or to `say` as all else."""
@@ -83,12 +85,12 @@ class Serving:
         settings: Settings,
         say: Callable[[str], None],
         whisper: Callable[[str], None],
-        open_lake: Callable[[Settings], Lake],
+        open_lake: Callable[[Settings], Lake] | None,
     ) -> None:
         self._settings = settings
         self._say = say
         self._whisper = whisper
-        self._open_lake = open_lake
+        self._open_lake = open_lake or (lambda chosen: Lake(chosen, wanted=self._require_wanted))
         self._service = Service(settings)
         self._lake: Lake | None = None
         self._failure: BaseException | None = None
@@ -128,6 +130,7 @@ class Serving:
         url = url_of(self._settings, listening)
         self._service.url = url
         server = _Server(_configuration(self._settings, self._service))
+        self._service.connections = lambda: len(server.server_state.connections)
         logging.getLogger("uvicorn.error").addFilter(_is_news)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         serving.add_done_callback(lambda _: self.stop())
@@ -170,7 +173,8 @@ class Serving:
                 self._lake.start_scheduler(guarded=True)
             password = self._service.begin(self._lake)
         except BaseException as error:
-            self._fail(error)
+            if not (isinstance(error, Cancelled) and self._asked.is_set()):
+                self._fail(error)
             return
         if password is not None:
             self._whisper(
@@ -179,6 +183,11 @@ class Serving:
             )
         _log.info("Ready.")
         self._say("Ready.")
+
+    def _require_wanted(self) -> None:
+        """Raise when a stop was asked for: there is no use in a lake then."""
+        if self._asked.is_set():
+            raise Cancelled("The server was stopped while it started.")
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
@@ -310,7 +319,7 @@ def _configuration(settings: Settings, service: Service) -> uvicorn.Config:
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=list(settings.trusted_proxies),
         timeout_graceful_shutdown=_CONNECTIONS_SECONDS,
-        limit_concurrency=_MOST_CONNECTIONS,
+        limit_concurrency=_LAST_CONNECTION,
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,
     )

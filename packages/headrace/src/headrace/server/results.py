@@ -103,8 +103,10 @@ class ResultFiles:
                         starts.append(rows)
                         rows += batch.num_rows
                 size = file.tell()
-        except OSError as error:
+        except BaseException as error:
             path.unlink(missing_ok=True)
+            if not isinstance(error, OSError):
+                raise
             raise EnvironmentFault(
                 f"The statement succeeded, but its result could not be written to disk: {error.strerror or error}.",
                 hint=f"Free some space where {self._folder} is.",

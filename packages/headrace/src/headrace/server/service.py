@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import anyio
@@ -17,6 +17,7 @@ import anyio.to_thread
 
 from headrace import running
 from headrace.catalog.records import AuditEntry, Job, User
+from headrace.catalog.store import Store
 from headrace.errors import Cancelled, Dangerous, Forbidden, HeadraceError, ServiceFault, TooBusy, Unauthenticated
 from headrace.security import passwords
 from headrace.security.own_jobs import is_own
@@ -41,10 +42,13 @@ Given = TypeVar("Given")
 _CHANGES_ACCESS = (
     sql.CreateUser, sql.AlterUser, sql.DropUser, sql.GrantPrivilege, sql.CreateToken, sql.DropToken,
 )  # fmt: skip
+_SUBMITTED_AT_ONCE = 40
+_ENDED_AT_ONCE = 20
 _LOGINS_AT_ONCE = 4
 _LOGINS_WAITING = 50
 """Argon2 takes 64 MiB and a core for each: a storm of logins must leave both to the others."""
 _TIDY_SECONDS = 15.0
+_PRUNE_EVERY = timedelta(days=1)
 _LOOK_SECONDS = 0.05
 _AUDITED_LENGTH = 4000
 _LONGEST_TASK = timedelta(days=366)
@@ -77,8 +81,15 @@ class Service:
         self.metrics = Metrics(self._gauges, self._gauges_of_tables)
         self.url: str | None = None
         """Where programs of this machine find it, once it listens."""
+        self.connections: Callable[[], int] = lambda: 0
+        """How many clients are connected; whoever listens for it tells."""
         self._lake: Lake | None = None
+        self._audit_pruned: datetime | None = None
         self._logins_at_once = anyio.CapacityLimiter(_LOGINS_AT_ONCE)
+        self.submitting = anyio.CapacityLimiter(_SUBMITTED_AT_ONCE)
+        self.ending = anyio.CapacityLimiter(_ENDED_AT_ONCE)
+        """Threads for what writes to the operations database: when that is locked for a minute, those who look at
+        results and tokens go on in others, and so do those who cancel."""
 
     # ------------------------------------------------------------------ the lake
 
@@ -143,15 +154,29 @@ class Service:
                 await anyio.sleep(_LOOK_SECONDS)
         left = self.statements.in_flight()
         for statement in left:
-            await self.off_loop(statement.cancel)
+            await self.off_loop(statement.cancel, self.ending)
         await _all_ended(left, patience)
         self.stopped.set()
         for statement in self.statements.in_flight():
             statement.wake_all()
+        if lake is not None:
+            await self._write_failures(lake.store, patience)
 
-    async def off_loop(self, work: Callable[[], Given]) -> Given:
-        """Do what blocks in a thread."""
-        return await anyio.to_thread.run_sync(work)
+    async def _write_failures(self, store: Store, patience: float) -> None:
+        """All that is still to be told of failed logins, unless the database keeps us for too long."""
+
+        def work() -> None:
+            try:
+                self.authenticator.write_failures(store, everything=True)
+            except HeadraceError as fault:
+                _log.warning("That logins failed could not be written to the audit log: %s", fault.message)
+
+        with anyio.move_on_after(patience):
+            await anyio.to_thread.run_sync(work, limiter=self.ending, abandon_on_cancel=True)
+
+    async def off_loop(self, work: Callable[[], Given], among: anyio.CapacityLimiter | None = None) -> Given:
+        """Do what blocks in a thread: one `among` so many, or one of those for quick looks."""
+        return await anyio.to_thread.run_sync(work, limiter=among)
 
     # ------------------------------------------------------------------ who asks
 
@@ -170,6 +195,7 @@ class Service:
             token, expires_at, user = self.authenticator.login(username, password, address, store)
             return Login(token=token, expires_at=expires_at, username=user.name, role=user.role)
 
+        await anyio.sleep(self.authenticator.turn(username, address))
         if self._logins_at_once.statistics().tasks_waiting >= _LOGINS_WAITING:
             raise TooBusy("Too many logins wait already.", hint="Try again in a moment.", retry_after=2.0)
         try:
@@ -204,8 +230,39 @@ class Service:
 
     # ------------------------------------------------------------------ statements
 
+    def begin_session(
+        self, caller: Caller, *, schema: str | None, vcluster: str | None, query_tag: str | None = None
+    ) -> OpenSession:
+        """A new session for the caller. Blocks until Spark has made it."""
+        lake, user = self.accepting(), caller.principal
+        session = self.sessions.add(
+            user,
+            lambda session_id: lake.session(
+                user, schema=schema, vcluster=vcluster, query_tag=query_tag, session_id=session_id
+            ),
+            login=caller.digest,
+        )
+        try:
+            # From here on, whoever takes the user's rights away ends it. What was taken before is seen now.
+            self.require_still(caller)
+        except BaseException:
+            self.sessions.end(session)
+            raise
+        return session
+
+    def require_still(self, caller: Caller) -> None:
+        """Raise unless the caller has the same rights as when the request came in. Blocks."""
+        self.authenticator.require_still(caller, self.lake.store)
+
     async def execute(
-        self, session: OpenSession, text: str, *, wait_seconds: float, query_tag: str | None, address: str
+        self,
+        caller: Caller,
+        session: OpenSession,
+        text: str,
+        *,
+        wait_seconds: float,
+        query_tag: str | None,
+        address: str,
     ) -> Statement:
         """Run one statement of SQL."""
 
@@ -213,19 +270,12 @@ class Service:
             live = session.session.submit(text, query_tag)
             return live, _about(text, address)
 
-        return await self.run(session, submit, wait_seconds=wait_seconds)
+        return await self.run(caller, session, submit, wait_seconds=wait_seconds)
 
     async def execute_alone(self, caller: Caller, asked: LoneStatementRequest, *, address: str) -> Statement:
         """Run one statement in a session of its own, which ends with it."""
-        lake, user = self.accepting(), caller.principal
         session = await self.off_loop(
-            lambda: self.sessions.add(
-                user,
-                lambda session_id: lake.session(
-                    user, schema=asked.schema_name, vcluster=asked.vcluster, session_id=session_id
-                ),
-                login=caller.digest,
-            )
+            lambda: self.begin_session(caller, schema=asked.schema_name, vcluster=asked.vcluster), self.submitting
         )
 
         def submit() -> tuple[LiveJob, About]:
@@ -234,7 +284,7 @@ class Service:
             return live, _about(asked.sql, address)
 
         try:
-            return await self.run(session, submit, wait_seconds=asked.wait_seconds)
+            return await self.run(caller, session, submit, wait_seconds=asked.wait_seconds)
         except BaseException:
             # It was refused, or whoever asked has gone; a statement that runs ends its session itself.
             if not self.statements.of_session(session.id):
@@ -242,12 +292,24 @@ class Service:
             raise
 
     async def run(
-        self, session: OpenSession, submit: Callable[[], tuple[LiveJob, About]], *, wait_seconds: float
+        self,
+        caller: Caller,
+        session: OpenSession,
+        submit: Callable[[], tuple[LiveJob, About]],
+        *,
+        wait_seconds: float,
     ) -> Statement:
         """Have `submit` start a job of the session, and wait for it so long."""
         self.accepting()
-        tracked = await self.off_loop(lambda: self.statements.submit(session.user, session.id, submit))
-        return await self.waited(tracked, wait_seconds)
+
+        def submitted() -> Tracked:
+            self.require_still(caller)
+            tracked = self.statements.submit(session.user, session.id, submit)
+            if not self.sessions.is_open(session):  # Who ended it did not know of this statement yet.
+                tracked.cancel()
+            return tracked
+
+        return await self.waited(await self.off_loop(submitted, self.submitting), wait_seconds)
 
     async def waited(self, tracked: Tracked, seconds: float) -> Statement:
         if not self.stopped.is_set():
@@ -318,6 +380,16 @@ class Service:
         self.sessions.end_idle()
         self.statements.forget_old()
         self.authenticator.logins.forget_expired()
+        if self._lake is not None:
+            self.authenticator.write_failures(self._lake.store)
+            self._prune_audit(self._lake.store)
+
+    def _prune_audit(self, store: Store) -> None:
+        """Once a day."""
+        at = now()
+        if self._audit_pruned is None or not timedelta(0) <= at - self._audit_pruned < _PRUNE_EVERY:
+            store.users.prune_audit(at - timedelta(days=self.settings.audit_days))
+            self._audit_pruned = at
 
     def _gauges(self) -> Iterator[tuple[str, str, str, tuple[tuple[str, float], ...]]]:
         lake = self.lake

@@ -81,6 +81,10 @@ class Sessions:
             found.used = self._clock()
             return found
 
+    def is_open(self, session: OpenSession) -> bool:
+        with self._lock:
+            return session.id in self._open
+
     def login_of(self, session_id: str | None, user: str) -> str | None:
         """The login behind a session of the user; None for other sessions."""
         with self._lock:
@@ -98,14 +102,14 @@ class Sessions:
                 self._open[session_id].used = self._clock()
 
     def end(self, session: OpenSession) -> None:
-        """Cancel what it runs and let go of it. Ending twice does nothing."""
+        """Let go of it, so that nothing more begins in it, and cancel what it runs. Ending twice does nothing."""
         with self._lock:
             if self._open.pop(session.id, None) is None:
                 return
         self._one_less(session.user.name)
+        session.session.close()
         for statement in self._statements.of_session(session.id):
             statement.cancel()
-        session.session.close()
 
     def end_idle(self) -> None:
         limit = self._clock() - self._idle_seconds

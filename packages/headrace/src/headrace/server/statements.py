@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 IN_FLIGHT_PER_USER = 200
 KEEP_SECONDS = 600.0
 _ENDED_KEPT = 10_000
+_ENDED_BYTES = 64 * 1024**2
+"""Of what is remembered of statements that have ended, besides their rows: texts, errors, names of columns."""
+_ONE_KEPT = 2048
 _FINAL = ("SUCCEED", "FAILED", "CANCELLED")
 _log = logging.getLogger(__name__)
 
@@ -75,6 +79,10 @@ class Tracked:
         self._live: LiveJob | None = live
         self._lock = threading.Lock()
         self._outcome: Outcome | None = None
+        self.size = 0
+        """About how many bytes it takes in memory, once it has ended."""
+        self.counted = False
+        """Whether it stands among those that have ended."""
         self._wake: list[Callable[[], None]] = []
 
     @property
@@ -85,6 +93,7 @@ class Tracked:
         """Called once, from any thread."""
         with self._lock:
             self._outcome, self._live = outcome, None
+            self.size = _size(outcome)
             waiting, self._wake = self._wake, []
         for wake in waiting:
             wake()
@@ -165,6 +174,7 @@ class Statements:
         self._lock = threading.Lock()
         self._tracked: dict[str, Tracked] = {}
         self._in_flight: Counter[str] = Counter()
+        self._ended_count = self._ended_size = 0
         self.ended: list[Callable[[Tracked, Outcome], None]] = []
         """Called in the job's thread after a statement has ended, before its clients know."""
 
@@ -222,9 +232,7 @@ class Statements:
     def forget_old(self) -> None:
         """Let go of what nobody asked about for ten minutes."""
         limit = self._clock() - KEEP_SECONDS
-        ended = [t for t in self._all() if t.outcome is not None]
-        excess = max(0, len(ended) - _ENDED_KEPT)
-        self._forget(t for number, t in enumerate(ended) if number < excess or t.used < limit)
+        self._forget(t for t in self._all() if t.outcome is not None and t.used < limit)
 
     def _end(self, tracked: Tracked, live: LiveJob) -> None:
         """In the job's thread, which begins no other job before the rows are on disk: so the rows in memory are those
@@ -242,14 +250,34 @@ class Statements:
         tracked.used = self._clock()
         tracked.end(outcome)
         self._no_longer_in_flight(tracked.user.name)
-        if outcome.kept is None:
-            return
         with self._lock:
             forgotten = tracked.id not in self._tracked
+            if not forgotten:
+                tracked.counted = True
+                self._ended_size += tracked.size
+                self._ended_count += 1
+        self._forget(iter(self._too_many()))
+        if outcome.kept is None:
+            return
         if forgotten:
             self.files.drop(outcome.kept)
         else:
             self._make_room()
+
+    def _too_many(self) -> list[Tracked]:
+        """Those that were asked about longest ago, so that what is remembered of the rest fits; the newest stays."""
+        with self._lock:
+            count, size = self._ended_count - _ENDED_KEPT, self._ended_size - _ENDED_BYTES
+            if count <= 0 and size <= 0:
+                return []
+            found: list[Tracked] = []
+            for tracked in self._tracked.values():
+                if (count <= 0 and size <= 0) or len(found) == self._ended_count - 1:
+                    break
+                if tracked.counted:
+                    count, size = count - 1, size - tracked.size
+                    found.append(tracked)
+            return found
 
     def _outcome(self, live: LiveJob) -> Outcome:
         job, error, result = live.job, live.error, live.result
@@ -283,7 +311,9 @@ class Statements:
     def _forget(self, unwanted: Iterator[Tracked]) -> None:
         for tracked in unwanted:
             with self._lock:
-                self._tracked.pop(tracked.id, None)
+                if self._tracked.pop(tracked.id, None) is not None and tracked.counted:
+                    self._ended_count -= 1
+                    self._ended_size -= tracked.size
             if tracked.outcome is not None and tracked.outcome.kept is not None:
                 self.files.drop(tracked.outcome.kept)
 
@@ -292,6 +322,15 @@ class Statements:
             self._in_flight[user] -= 1
             if self._in_flight[user] <= 0:
                 del self._in_flight[user]
+
+
+def _size(outcome: Outcome) -> int:
+    """What grows with the statement: its text, its error, and what is known of its result."""
+    job, kept = outcome.job, outcome.kept
+    texts = [job.text, job.error_message or ""]
+    if kept is not None:
+        texts += [text for column in kept.columns for text in (column.name, column.type)]
+    return _ONE_KEPT + sum(map(sys.getsizeof, texts)) + (0 if kept is None else sys.getsizeof(0) * len(kept.starts))
 
 
 def recorded(job: Job) -> models.Statement:

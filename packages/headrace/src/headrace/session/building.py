@@ -34,7 +34,7 @@ from headrace.recording.tree import (
     in_order,
     parameters_of,
 )
-from headrace.recording.values import DataType
+from headrace.recording.values import WRITTEN_BY, DataType
 from headrace.storage.spark import java_process_has_ended
 
 Leaf = Callable[[Node], SparkFrame]
@@ -140,7 +140,10 @@ class _Builder:
             case _ if node.kind == "frame":
                 return self._leaf(node)
             case _:
-                raise NotAllowed(f"A plan cannot hold a {type(node).__name__} here.")
+                raise NotAllowed(
+                    f"A plan cannot hold a {type(node).__name__} here.",
+                    hint=WRITTEN_BY,
+                )
 
     def _called_later(self, node: Lambda, found: dict[Node, Any], bound: frozenset[Parameter]) -> Callable[..., Any]:
         """PySpark looks at the number of parameters."""
@@ -186,7 +189,10 @@ def _method(receiver: Any, node: Call) -> Callable[..., Any]:
         operation = _OPERATORS[node.method]
         return lambda *arguments: operation(receiver, *arguments)
     if node.method not in allowed.METHODS[node.on.kind]:
-        raise NotAllowed(f"A {node.on.kind} has no method {node.method!r} in a plan.")
+        raise NotAllowed(
+            f"A {node.on.kind} has no method {node.method!r} in a plan.",
+            hint=WRITTEN_BY,
+        )
     method: Callable[..., Any] = getattr(receiver, node.method)
     return method
 

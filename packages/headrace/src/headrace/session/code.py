@@ -54,7 +54,7 @@ class CodeWork:
         try:
             program = compile(self.code, self.name, "exec")
         except (SyntaxError, ValueError) as error:
-            raise UserError(f"{self.name} is no Python: {error}.") from None
+            raise UserError(f"{self.name} is no Python: {error}.", hint="Mend it, then run it again.") from None
         names: dict[str, Any] = {"__name__": "__headrace__", "_headrace": Tables(context), "spark": context.spark}
 
         try:
@@ -67,7 +67,9 @@ class CodeWork:
         except Exception as error:
             raise self._failed(error) from error
         except SystemExit as error:
-            raise TaskFailed(f"{self.name} ended itself with {error.code!r}.") from None
+            raise TaskFailed(
+                f"{self.name} ended itself with {error.code!r}.", hint="Let the code return instead of calling exit()."
+            ) from None
         return done(f"{self.name} has run.")
 
     def _failed(self, error: Exception) -> TaskFailed:
@@ -79,7 +81,10 @@ class CodeWork:
             for frame in own
             if frame.lineno is not None and frame.lineno <= len(lines)
         )
-        return TaskFailed(f"{self.name} failed: {type(error).__name__}: {error}{shown}"[:_LONGEST])
+        return TaskFailed(
+            f"{self.name} failed: {type(error).__name__}: {error}{shown}"[:_LONGEST],
+            hint="The lines are those of the code that was sent: mend them, then run it again.",
+        )
 
 
 def work_of(code: str, name: str) -> CodeWork:

@@ -41,6 +41,7 @@ from headrace.result import Result, from_frame, from_rows
 from headrace.session.building import build, mistakes, native_row
 from headrace.session.embedded import is_query, query_of_table, query_rows, table_rows
 from headrace.session.frames import DataFrame, Moves, Writer, told
+from headrace.session.local_rows import read_arrow
 from headrace.session.writing import checked
 from headrace.sql.parser import parse
 from headrace.statements import guarding, permitting
@@ -53,8 +54,6 @@ KEPT_PER_SESSION = 100
 """Results of `cache_result()`; a client gives back those that it no longer holds."""
 _KEPT = "__hr_kept_"
 _KEPT_NAME = re.compile(rf"{_KEPT}[0-9a-f]{{32}}")
-_MAX_LOCAL_BYTES = 64 * 1024 * 1024
-"""Of rows that a client sends, in memory: they may be compressed on the way."""
 _MAX_TEXT = 2000
 _EXPLAIN_MODES = ("simple", "extended", "codegen", "cost", "formatted")
 
@@ -204,12 +203,15 @@ class _Replay:
         if isinstance(node, LocalRows):
             data = [native_row(row) for row in node.rows]
         else:
-            table = _read_arrow(node.arrow)
+            table = read_arrow(node.arrow)
             data = table.to_pandas(ignore_metadata=True) if node.pandas else table
         try:
             return self.context.spark.createDataFrame(data, schema)
         except (TypeError, ValueError, AttributeError, AssertionError, LookupError, pa.ArrowException) as error:
-            raise UserError(f"These rows cannot be made a DataFrame: {str(error).splitlines()[0]}.") from error
+            raise UserError(
+                f"These rows cannot be made a DataFrame: {str(error).splitlines()[0]}.",
+                hint="Give a schema that fits them, with values of one type in each column.",
+            ) from error
 
     def _kept(self, name: str) -> SparkFrame:
         if not _KEPT_NAME.fullmatch(name):
@@ -257,22 +259,6 @@ def _moves_of(node: Table | Query) -> Moves:
     if isinstance(node, Query):
         return Moves.WHEN_WRITTEN
     return Moves.ALWAYS if node.consume else Moves.NEVER
-
-
-def _read_arrow(data: bytes) -> pa.Table:
-    batches: list[pa.RecordBatch] = []
-    size = 0
-    try:
-        with pa.ipc.open_stream(pa.BufferReader(data)) as reader:
-            for batch in reader:
-                batch.validate(full=True)
-                size += batch.nbytes
-                if size > _MAX_LOCAL_BYTES:
-                    raise UserError("These rows take more than 64 MiB in memory.", hint="Send them in parts.")
-                batches.append(batch)
-            return pa.Table.from_batches(batches, reader.schema)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise bad_plan(f"its rows are no Arrow stream ({type(error).__name__})") from None
 
 
 # ---------------------------------------------------------------------- actions
@@ -324,7 +310,7 @@ def _show(replay: _Replay, number: int, truncate: bool | int, vertical: bool) ->
 
 def _explain(replay: _Replay, extended: bool | str | None, mode: str | None) -> Result:
     if extended is not None and mode is not None:
-        raise UserError("explain takes extended or mode, not both.")
+        raise UserError("explain takes extended or mode, not both.", hint="Leave one of them out.")
     chosen = mode or (extended if isinstance(extended, str) else "extended" if extended else "simple")
     if chosen.lower() not in _EXPLAIN_MODES:
         raise UserError(f"explain has no mode '{chosen[:50]}'.", hint=f"There are {', '.join(_EXPLAIN_MODES)}.")

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.errors import NotAllowed, UserError
 from headrace.recording import allowed
-from headrace.recording.values import bad_plan
+from headrace.recording.values import WRITTEN_BY, bad_plan
 
 Setting = tuple[str, tuple[Any, ...], Mapping[str, Any]]
 """A method of PySpark's DataFrameWriter, and what it is called with."""
@@ -24,7 +24,10 @@ def checked(guard: Callable[[str], None], options: Mapping[Any, Any], calls: Seq
         if not (isinstance(method, str) and isinstance(arguments, list) and isinstance(named, dict)):
             raise bad_plan("a setting of a writer has a method, arguments and names")
         if method not in allowed.WRITER_SETTINGS:
-            raise NotAllowed(f"A writer has no setting {method[:50]!r} in a plan.")
+            raise NotAllowed(
+                f"A writer has no setting {method[:50]!r} in a plan.",
+                hint=WRITTEN_BY,
+            )
         _check_setting(guard, method, arguments, named)
         settings.append((method, tuple(arguments), named))
     return tuple(settings)

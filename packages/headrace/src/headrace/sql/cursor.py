@@ -90,7 +90,11 @@ class Cursor:
     def digits(self, token: Token) -> int:
         """The number in a token that is known to be digits only; bounded, because its user's counters are."""
         if len(token.value) > _MAX_DIGITS:
-            raise UserError(f"The number has more than {_MAX_DIGITS} digits.", position=self.position(token))
+            raise UserError(
+                f"The number has more than {_MAX_DIGITS} digits.",
+                hint="Write a smaller one.",
+                position=self.position(token),
+            )
         return int(token.value)
 
     def properties(self) -> dict[str, str]:

@@ -44,7 +44,11 @@ def parse_create(cursor: Cursor) -> CreateDynamicTable:
     at = cursor.token()
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if or_replace and if_not_exists:
-        raise SyntaxFault("OR REPLACE and IF NOT EXISTS exclude each other.", position=cursor.position(at))
+        raise SyntaxFault(
+            "OR REPLACE and IF NOT EXISTS exclude each other.",
+            hint="Keep one of them.",
+            position=cursor.position(at),
+        )
     name = cursor.name()
     columns = _columns(cursor) if cursor.sees("(") else ()
     clauses = _clauses(cursor)
@@ -122,7 +126,11 @@ def target_lag(cursor: Cursor) -> TargetLag:
         return "DOWNSTREAM"
     seconds = seconds_in(cursor.string("'n unit' or DOWNSTREAM"))
     if seconds is None:
-        raise UserError("TARGET_LAG is written as 'n unit' or DOWNSTREAM.", position=cursor.position(literal))
+        raise UserError(
+            "TARGET_LAG is written as 'n unit' or DOWNSTREAM.",
+            hint="Write TARGET_LAG = '10 minutes'.",
+            position=cursor.position(literal),
+        )
     if seconds < SMALLEST_INTERVAL:
         raise UserError(
             "TARGET_LAG is too short: the smallest is 1 minute.",

@@ -101,7 +101,11 @@ def _one_statement(text: str, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
     while end and tokens[end - 1].text == ";":
         end -= 1
     if not end:
-        raise SyntaxFault("Syntax error: expected a statement, found nothing.", position=position_at(text, 0))
+        raise SyntaxFault(
+            "Syntax error: expected a statement, found nothing.",
+            hint="Write one, such as SHOW TABLES.",
+            position=position_at(text, 0),
+        )
     first = statement_end(tokens[:end])
     if first < end:
         raise SyntaxFault(

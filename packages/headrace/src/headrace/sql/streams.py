@@ -81,7 +81,11 @@ def _create(cursor: Cursor) -> CreateStream:
     at = cursor.token()
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if or_replace and if_not_exists:
-        raise SyntaxFault("OR REPLACE and IF NOT EXISTS exclude each other.", position=cursor.position(at))
+        raise SyntaxFault(
+            "OR REPLACE and IF NOT EXISTS exclude each other.",
+            hint="Keep one of them.",
+            position=cursor.position(at),
+        )
     name = cursor.name("a stream's name")
     cursor.expect("ON")
     if not cursor.accept("DYNAMIC", "TABLE"):

@@ -77,9 +77,9 @@ def _check(part: StatementText, text: str, offset: int, parse: Parse) -> None:
         _refuse_by_words(part.text)
         with_scheduled_time(part.text, _SOME_TIME)
         statement = parse(part.text)
-        what = next((what for kinds, what in _REFUSED if isinstance(statement, kinds)), None)
-        if what is not None:
-            raise NotAllowed(what, position=_first(part.text))
+        refused = next(((what, hint) for kinds, what, hint in _REFUSED if isinstance(statement, kinds)), None)
+        if refused is not None:
+            raise NotAllowed(refused[0], hint=refused[1], position=_first(part.text))
     except HeadraceError as error:
         if error.position is not None:
             error.position = in_whole.in_script(error.position)
@@ -91,7 +91,11 @@ def _refuse_by_words(text: str) -> None:
     words = [token.upper for token in scan(text)[:4]]
     about = 3 if words[1:3] == ["OR", "REPLACE"] else 1
     if words[:1] == ["BEGIN"]:
-        raise NotAllowed("A block of statements cannot stand in a task's own.", position=_first(text))
+        raise NotAllowed(
+            "A block of statements cannot stand in a task's own.",
+            hint="Write the statements one after the other.",
+            position=_first(text),
+        )
     if words[0] in ("CREATE", "ALTER", "DROP", "EXECUTE") and words[about : about + 1] == ["TASK"]:
         raise NotAllowed(
             f"{words[0]} TASK cannot stand in a task.",
@@ -104,13 +108,22 @@ def _first(text: str) -> Position:
     return position_at(text, scan(text)[0].start)
 
 
-_REFUSED: tuple[tuple[type[Statement] | tuple[type[Statement], ...], str], ...] = (
-    (UseSchema, "USE cannot stand in a task: its statements begin in the schema that is current when it is created."),
-    (UseVcluster, "USE VCLUSTER cannot stand in a task: it runs on the one that CREATE TASK … VCLUSTER names."),
+_REFUSED: tuple[tuple[type[Statement] | tuple[type[Statement], ...], str, str], ...] = (
+    (
+        UseSchema,
+        "USE cannot stand in a task: its statements begin in the schema that is current when it is created.",
+        "Write names with their schema: schema.table.",
+    ),
+    (
+        UseVcluster,
+        "USE VCLUSTER cannot stand in a task: it runs on the one that CREATE TASK … VCLUSTER names.",
+        "Write CREATE TASK … VCLUSTER name.",
+    ),
     (
         (CreateUser, AlterUser, CreateToken, CreateAlert),
         "A statement with a password, a token or an alert's addresses cannot stand in a task, where others could read "
         "it.",
+        "Run it by itself.",
     ),
 )
 
@@ -156,4 +169,6 @@ def _shell(cursor: Cursor) -> str:
 
 def _refuse_nul(cursor: Cursor, at: Token, words: list[str]) -> None:
     if any("\0" in word for word in words):
-        raise BadSetting("A command line cannot contain the character NUL.", position=cursor.position(at))
+        raise BadSetting(
+            "A command line cannot contain the character NUL.", hint="Take it out.", position=cursor.position(at)
+        )

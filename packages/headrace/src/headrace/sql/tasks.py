@@ -57,7 +57,11 @@ def parse_create(cursor: Cursor, parse: Parse) -> CreateTask:
     at = cursor.token()
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if or_replace and if_not_exists:
-        raise SyntaxFault("OR REPLACE and IF NOT EXISTS exclude each other.", position=cursor.position(at))
+        raise SyntaxFault(
+            "OR REPLACE and IF NOT EXISTS exclude each other.",
+            hint="Keep one of them.",
+            position=cursor.position(at),
+        )
     name = cursor.name(_WHAT)
     options: dict[str, Any] = {}
     seen: set[str] = set()
@@ -202,7 +206,9 @@ def _seconds(cursor: Cursor, at: Token, text: str, what: str, example: str) -> i
     if seconds is None:
         raise BadSetting(f"{what} cannot be '{text}'.", hint=f"Write {example}.", position=cursor.position(at))
     if seconds > _LONGEST_SECONDS:
-        raise BadSetting(f"{what} cannot be more than 366 days.", position=cursor.position(at))
+        raise BadSetting(
+            f"{what} cannot be more than 366 days.", hint="Write a shorter time.", position=cursor.position(at)
+        )
     return seconds
 
 

@@ -33,7 +33,9 @@ def refuse_unavailable(cursor: Cursor) -> None:
     """Refuse a whole statement that this version does not do yet; the cursor stands at its first word."""
     what = _unavailable(cursor)
     if what:
-        raise Unsupported(f"{what} is not available yet.", position=cursor.position())
+        raise Unsupported(
+            f"{what} is not available yet.", hint="docs/sql lists the statements that are.", position=cursor.position()
+        )
 
 
 def _unavailable(cursor: Cursor) -> str | None:

@@ -91,7 +91,10 @@ def _update(table: DynamicTable, action: sql.Action, user: str) -> tuple[dict[st
         column = _column(table, action.column)
         comments = {**table.column_comments, column: action.comment}
         return {"column_comments": comments}, f"The comment of {name}.{column} is set."
-    raise Unsupported(f"{type(action).__name__} is no change of a dynamic table.")
+    raise Unsupported(
+        f"{type(action).__name__} is no change of a dynamic table.",
+        hint="CREATE OR REPLACE makes it anew.",
+    )
 
 
 def _column(table: DynamicTable, name: str) -> str:
@@ -118,7 +121,9 @@ def _rename_column(context: Context, table: DynamicTable, action: sql.RenameColu
 
 def _add_column(context: Context, table: DynamicTable, action: sql.AddColumn) -> str:
     if any(column.name.lower() == action.name.lower() for column in table.query.columns):
-        raise AlreadyExists(f"{table.table_name} has a column '{action.name}' already.")
+        raise AlreadyExists(
+            f"{table.table_name} has a column '{action.name}' already.", hint="Choose another name for the new one."
+        )
     expression = action.expression if action.type is None else f"CAST({action.expression} AS {action.type})"
     text = with_column(table.query.text, f"{expression} AS {quote(action.name)}")
     with current_database(context, table.database):

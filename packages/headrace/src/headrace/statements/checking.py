@@ -18,10 +18,16 @@ def require_vcluster(context: Context, name: str) -> None:
 def check_properties(properties: dict[str, str]) -> None:
     initialize = properties.get("initialize")
     if initialize is not None and initialize.lower() not in ("on_create", "on_schedule"):
-        raise BadSetting(f"The property initialize is 'on_create' or 'on_schedule', not '{initialize}'.")
+        raise BadSetting(
+            f"The property initialize is 'on_create' or 'on_schedule', not '{initialize}'.",
+            hint="Write 'initialize'='on_create', or leave it out.",
+        )
     days = properties.get("data_retention_days")
     if days is not None and not re.fullmatch(r"[1-9]\d{0,4}", days):
-        raise BadSetting(f"The property data_retention_days is a number of days, not '{days}'.")
+        raise BadSetting(
+            f"The property data_retention_days is a number of days, not '{days}'.",
+            hint="Write a whole number, such as 'data_retention_days'='7'.",
+        )
 
 
 def require_rule(table: DynamicTable) -> None:

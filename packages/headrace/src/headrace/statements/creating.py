@@ -27,6 +27,8 @@ from headrace.statements.storing import (
 )
 from headrace.storage.errors import short_message
 
+_START_WITH = "Write START WITH TIMESTAMP '2026-01-31 06:00:00'."
+
 
 def create(context: Context, statement: sql.CreateDynamicTable) -> tuple[DynamicTable, RefreshRecord | None]:
     """The new (or kept, or replaced) table, and the record of its load when there was one."""
@@ -61,7 +63,10 @@ def _definition(
     query = _with_columns(read(context, statement.query, statement.text, statement.query_offset), statement.columns)
     for column in (*statement.partitioned_by, *statement.clustered_by):
         if column.lower() not in {c.name.lower() for c in query.columns}:
-            raise NotFound(f"The query has no column '{column}' to partition or cluster by.")
+            raise NotFound(
+                f"The query has no column '{column}' to partition or cluster by.",
+                hint=f"It has {', '.join(c.name for c in query.columns)}.",
+            )
     now = context.clock()
     table_id = existing.id if existing is not None else uuid.uuid4().hex
     return DynamicTable(
@@ -121,9 +126,9 @@ def _moment(context: Context, text: str | None) -> datetime | None:
     try:
         found = context.spark.sql(f"SELECT CAST(unix_micros(CAST({text} AS TIMESTAMP)) AS BIGINT)").first()
     except PySparkException as error:
-        raise UserError(f"START WITH needs a timestamp: {short_message(error)}") from error
+        raise UserError(f"START WITH needs a timestamp: {short_message(error)}", hint=_START_WITH) from error
     if found is None or found[0] is None:
-        raise UserError(f"START WITH needs a timestamp, and {text} is none.")
+        raise UserError(f"START WITH needs a timestamp, and {text} is none.", hint=_START_WITH)
     return datetime.fromtimestamp(found[0] / 1_000_000, tz=context.clock().tzinfo)
 
 
@@ -160,7 +165,10 @@ def _replace(
 def _with_settings(present: DynamicTable, existing: DynamicTable, wanted: DynamicTable) -> DynamicTable:
     """Nobody else gives it another query now; one who just did has the better right."""
     if present.generation != existing.generation:
-        raise RefreshRunning(f"{existing.table_name} was replaced by somebody else meanwhile.")
+        raise RefreshRunning(
+            f"{existing.table_name} was replaced by somebody else meanwhile.",
+            hint="Look at it with SHOW CREATE TABLE, then try again.",
+        )
     return present.with_changes(existing, wanted.model_copy(update={"stale_reason": existing.stale_reason}))
 
 

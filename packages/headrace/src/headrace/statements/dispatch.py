@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +29,7 @@ from headrace.errors import (
     QueryFailed,
     RefreshRunning,
     SyntaxFault,
+    UserError,
 )
 from headrace.ivm.layout import layout_of, select_live
 from headrace.names import quote, require_plain
@@ -138,7 +141,9 @@ def as_query_failure(error: PySparkException | Py4JJavaError, text: str) -> Head
     if name == "TABLE_OR_VIEW_NOT_FOUND":
         return NotFound(message, hint="SHOW TABLES and SHOW TABLE STREAMS list what there is.", position=position)
     if name in ("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS"):
-        return AlreadyExists(message, position=position)
+        return AlreadyExists(
+            message, hint="Choose another name, or write IF NOT EXISTS or OR REPLACE.", position=position
+        )
     kind = f" [{name}]" if name else ""
     return QueryFailed(f"{message}{kind}", hint=hint, position=position)
 
@@ -246,8 +251,21 @@ def _show_streams(context: Context, statement: sql.ShowStreams) -> Result:
 # ---------------------------------------------------------------------- Spark's own
 
 
+def _whole(context: Context, show: sql.Statement) -> sql.Statement:
+    """The list without the limit that it has for people: a query counts on all of it."""
+    if isinstance(show, sql.ShowJobs) and show.limit is None:
+        return replace(show, limit=sys.maxsize)
+    return show
+
+
 def _select_from_show(context: Context, statement: sql.SelectFromShow) -> Result:
-    shown = run(context, statement.show)
+    shown = run(context, _whole(context, statement.show))
+    if shown.truncated:
+        raise UserError(
+            f"The list in the parentheses has more than {len(shown):,} rows; the settings result_rows_max and "
+            "result_bytes_max allow no more.",
+            hint="Write a WHERE or a LIMIT inside the parentheses.",
+        )
     view = f"__hr_show_{uuid.uuid4().hex[:8]}"
     context.spark.createDataFrame(shown.to_arrow()).createOrReplaceTempView(view)
     try:

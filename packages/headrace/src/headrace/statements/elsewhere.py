@@ -87,7 +87,7 @@ def check_properties(properties: dict[str, str]) -> None:
                 "in spark_settings in headrace.toml, and hold for all virtual clusters.",
             )
         if not value or "\n" in value:
-            raise BadSetting(f"The property '{key}' needs a value of one line.")
+            raise BadSetting(f"The property '{key}' needs a value of one line.", hint="Write it without line breaks.")
     master = properties.get("spark.master")
     if properties and master is None:
         raise BadSetting(

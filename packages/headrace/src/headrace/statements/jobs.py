@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,10 +17,12 @@ from headrace.sql import statements as sql
 from headrace.sql.tokens import Kind, scan
 from headrace.statements.checking import require_vcluster
 from headrace.statements.context import Context
-from headrace.statements.listing import matches, narrowed
+from headrace.statements.listing import PAGE, gathered, matches
 
 Fact = tuple[str, str, object]
 
+NEWEST = 10_000
+"""So many jobs are shown when no LIMIT says otherwise."""
 _TIME = pa.timestamp("us", tz="UTC")
 _COLUMNS = [
     ("job_id", pa.string()), ("status", pa.string()), ("creator", pa.string()), ("priority", pa.int64()),
@@ -32,22 +35,44 @@ def show(context: Context, statement: sql.ShowJobs) -> Result:
     """Newest first; those that have not ended are shown as they are now."""
     if statement.vcluster is not None:
         require_vcluster(context, statement.vcluster)
-    creator = None if context.user.is_admin else context.user.name
-    limit = statement.limit if statement.where is None and statement.like is None else None
-    found: dict[str, Job] = {}
-    if not asks_for_live(statement.where):
-        found = {job.id: job for job in context.store.jobs.recent(limit, statement.vcluster, creator=creator)}
-    for live in context.compute.jobs():
-        job = live.job
-        if creator in (None, job.creator) and (statement.vcluster or job.vcluster).lower() == job.vcluster:
-            found[job.id] = job
-    since = made_at(context.store, context.user)
-    theirs = [job for job in found.values() if job.submitted_at >= since]
-    newest = sorted(theirs, key=lambda job: (job.submitted_at, job.id), reverse=True)
-    wanted = [job for job in newest if matches(job.id, statement.like)]
     now = context.clock()
-    rows = from_rows(_COLUMNS, [_row(job, now) for job in wanted], context.settings.timezone)
-    return narrowed(context, rows, statement.where, statement.limit)
+    limit = NEWEST + 1 if statement.limit is None else statement.limit
+    pages = (
+        from_rows(_COLUMNS, [_row(job, now) for job in page if matches(job.id, statement.like)])
+        for page in _pages(context, statement)
+    )
+    found = gathered(context, pages, statement.where, limit)
+    if statement.limit is not None or len(found) <= NEWEST:
+        return found
+    return Result(found.to_arrow().slice(0, NEWEST), zone=context.settings.timezone, truncated=True)
+
+
+def _pages(context: Context, statement: sql.ShowJobs) -> Iterator[list[Job]]:
+    """The user's jobs, newest first: those that have not ended, which are in memory, among those that are recorded."""
+    creator = None if context.user.is_admin else context.user.name
+    live = {
+        job.id: job
+        for job in (each.job for each in context.compute.jobs())
+        if creator in (None, job.creator) and (statement.vcluster or job.vcluster).lower() == job.vcluster
+    }
+    since = made_at(context.store, context.user)
+    waiting = sorted((job for job in live.values() if job.submitted_at >= since), key=_place)
+    picks = statement.where is not None or statement.like is not None
+    size = PAGE if picks or statement.limit is None else min(PAGE, max(1, statement.limit))
+    if not asks_for_live(statement.where):
+        for page in context.store.jobs.pages(size, statement.vcluster, creator=creator):
+            ended = [job for job in page if job.id not in live and job.submitted_at >= since]
+            newer: list[Job] = []
+            while waiting and page and _place(waiting[-1]) >= _place(page[-1]):
+                newer.append(waiting.pop())
+            yield sorted([*ended, *newer], key=_place, reverse=True)
+            if page and page[-1].submitted_at < since:
+                break
+    yield waiting[::-1]
+
+
+def _place(job: Job) -> tuple[datetime, str]:
+    return job.submitted_at, job.id
 
 
 def asks_for_live(where: str | None) -> bool:

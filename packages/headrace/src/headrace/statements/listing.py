@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
+from headrace import running
 from headrace.catalog.records import RefreshRecord, TableStream
 from headrace.errors import NotFound, QueryFailed
 from headrace.names import TableName, quote, quote_text
@@ -25,6 +26,8 @@ _TEXT = pa.string()
 _TIME = pa.timestamp("us", tz="UTC")
 _FLAG = pa.bool_()
 _PLACE = "__hr_place"
+PAGE = 2000
+"""So many rows of a long list are looked at at once."""
 
 _TABLES = [
     ("schema_name", _TEXT), ("table_name", _TEXT), ("is_view", _FLAG), ("is_materialized_view", _FLAG),
@@ -88,14 +91,16 @@ def show_dynamic_tables(context: Context, statement: sql.ShowDynamicTables) -> R
 
 
 def show_history(context: Context, statement: sql.ShowRefreshHistory) -> Result:
-    limit = statement.limit if statement.where is None and context.user.is_admin else None
     sees = viewer(context)
     context.runner.settle_unwritten()
-    records = context.store.history(limit)
-    seen = [each for each in records if sees(TableName(each.workspace, each.schema_name, each.name))]
-    found = history_rows(context, seen)
     where = None if statement.where is None else trigger_names(statement.where)
-    return narrowed(context, found, where, statement.limit)
+    picks = where is not None or not context.user.is_admin
+    size = PAGE if picks or statement.limit is None else min(PAGE, max(1, statement.limit))
+    pages = (
+        history_rows(context, [each for each in page if sees(TableName(each.workspace, each.schema_name, each.name))])
+        for page in context.store.history_pages(size)
+    )
+    return gathered(context, pages, where, statement.limit)
 
 
 def history_rows(context: Context, records: Sequence[RefreshRecord]) -> Result:
@@ -182,6 +187,33 @@ def narrowed(context: Context, result: Result, where: str | None, limit: int | N
                 f"The condition cannot be used: {short_message(error)}", hint=f"Columns: {shown}."
             ) from error
     return Result(table if limit is None else table.slice(0, limit), zone=context.settings.timezone)
+
+
+def gathered(context: Context, pages: Iterable[Result], where: str | None, limit: int | None) -> Result:
+    """The first rows of a long list that fulfil the condition, page by page: memory holds a page, and what is left of
+    those before it. That is bounded as every result is; `truncated` says that there was more."""
+    most = context.result_limit
+    kept: list[pa.Table] = []
+    rows = size = 0
+    for page in pages:
+        running.require_wanted()
+        table = narrowed(context, page, where, None if limit is None else limit - rows).to_arrow()
+        if most is not None and (rows + table.num_rows > most.rows or size + table.nbytes > most.size):
+            kept.append(table.slice(0, _fitting(table, most.rows - rows, most.size - size)))
+            return Result(pa.concat_tables(kept), zone=context.settings.timezone, truncated=True)
+        kept.append(table)
+        rows, size = rows + table.num_rows, size + table.nbytes
+        if limit is not None and rows >= limit:
+            break
+    return Result(pa.concat_tables(kept), zone=context.settings.timezone)
+
+
+def _fitting(table: pa.Table, rows: int, size: int) -> int:
+    """How many of the first rows fit, at most so many, into so many bytes."""
+    fits = min(rows, int(table.num_rows))
+    while fits > 0 and table.slice(0, fits).nbytes > size:
+        fits //= 2
+    return fits
 
 
 def show_create(context: Context, statement: sql.ShowCreateTable) -> Result:

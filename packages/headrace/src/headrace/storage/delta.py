@@ -214,7 +214,10 @@ class DeltaLogs:
             try:
                 return _snapshot(path, self._at(path, version))
             except DeltaError as error:
-                raise NotFound(f"Version {version} of the table at {path} cannot be read any more.") from error
+                raise NotFound(
+                    f"Version {version} of the table at {path} cannot be read any more.",
+                    hint="Its log or files were cleaned up since. A newer version can be read.",
+                ) from error
 
     def plain_files(self, path: str, version: int) -> PlainFiles | None:
         """The data files of a version, when reading them needs nothing but a Parquet reader: few of them, on this
@@ -340,7 +343,9 @@ class DeltaLogs:
         try:
             return DeltaTable(path)
         except (TableNotFoundError, OSError) as error:
-            raise NotFound(f"There is no Delta table at {path}.") from error
+            raise NotFound(
+                f"There is no Delta table at {path}.", hint="It was dropped or moved. SHOW TABLES lists what there is."
+            ) from error
 
 
 def _file(path: str, action: dict[str, Any]) -> str:

@@ -38,6 +38,7 @@ _GROUP = "io.delta"
 _MANIFEST = "manifest.json"
 _NEEDED = ("delta-spark", "delta-storage", "delta-kernel-api", "delta-kernel-defaults")
 _GIVE_UP_SECONDS = 900
+_LOOK_SECONDS = 0.2
 _CONNECT_MILLISECONDS = 20_000
 _READ_MILLISECONDS = 60_000
 
@@ -79,11 +80,13 @@ def ensure_jars(
     release: DeltaRelease | None = None,
     maven: MavenSettings | None = None,
     java: JavaFound | None = None,
+    wanted: Callable[[], None] = lambda: None,
 ) -> list[Path]:
     """The jars to put on Spark's class path, fetched into the folder if they are not there or not whole.
 
     `progress` gets one line of text, again and again while the fetch runs; by default it is shown on stderr.
-    Safe to call from several processes at once: one fetches, the others wait for it.
+    Safe to call from several processes at once: one fetches, the others wait for it. `wanted` is called meanwhile, and
+    ends the fetch by raising.
     """
     release = release or installed_release()
     jars = find_jars(folder, release)
@@ -92,11 +95,11 @@ def ensure_jars(
     java = java or check_java()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _only_one(folder):
+        with _only_one(folder, wanted):
             jars = find_jars(folder, release)
             if jars is None:
                 with _shown(progress) as tell:
-                    _fetch(folder, release, maven or read_maven_settings(), java, tell)
+                    _fetch(folder, release, maven or read_maven_settings(), java, _heeding(tell, wanted))
                 jars = find_jars(folder, release)
     except OSError as fault:
         raise EnvironmentFault(
@@ -192,7 +195,7 @@ def _run_ivy(
             while True:
                 tell(f"Fetching Delta {release.version} for Spark, once: {_megabytes(work / 'cache')}")
                 try:
-                    code = process.wait(timeout=0.2)
+                    code = process.wait(timeout=_LOOK_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
                     if time.monotonic() - started > _GIVE_UP_SECONDS:
@@ -319,10 +322,26 @@ def _megabytes(folder: Path) -> str:
 
 
 @contextmanager
-def _only_one(folder: Path) -> Iterator[None]:
+def _only_one(folder: Path, wanted: Callable[[], None]) -> Iterator[None]:
     with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                wanted()
+                time.sleep(_LOOK_SECONDS)
         yield
+
+
+def _heeding(tell: Progress, wanted: Callable[[], None]) -> Progress:
+    """What is told again and again is also when somebody can end it."""
+
+    def told(text: str) -> None:
+        wanted()
+        tell(text)
+
+    return told
 
 
 @contextmanager

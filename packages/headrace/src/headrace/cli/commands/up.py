@@ -62,6 +62,7 @@ def up(
         return
     from headrace.server.lifecycle import serve
 
+    settings.forget_secrets(os.environ)
     if tell is None:
         serve(chosen, say=typer.echo)
     else:

@@ -66,4 +66,4 @@ async def act(
         live = session.session.submit_work(work.run, text=work.text, query_tag=asked.query_tag)
         return live, About(address=address_of(request))
 
-    return await service.run(session, submit, wait_seconds=asked.wait_seconds)
+    return await service.run(caller, session, submit, wait_seconds=asked.wait_seconds)

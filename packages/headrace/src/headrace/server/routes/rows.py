@@ -93,9 +93,14 @@ async def load(
         raise TooBusy("Too many batches wait to be read.", hint="Send it again in a moment.", retry_after=2.0)
     async with slots.reading:
         body = await _body(request)
+
+        def taken() -> Receipt:
+            service.require_still(caller)
+            return lake.load_rows(caller.principal, name, body, form, batch_id)
+
         async with slots.checking:
             try:
-                receipt = await service.off_loop(lambda: lake.load_rows(caller.principal, name, body, form, batch_id))
+                receipt = await service.off_loop(taken, service.submitting)
             except BatchTooLarge as error:
                 raise TooLarge(error.message, hint=error.hint) from None
             except Forbidden:
@@ -129,7 +134,7 @@ async def _require_allowed(service: Service, lake: Lake, caller: Caller, request
 
 
 async def _audit(service: Service, lake: Lake, caller: Caller, request: Request, name: str) -> None:
-    await service.off_loop(lambda: lake.store.users.audit(_refusal(caller, request, name)))
+    await service.off_loop(lambda: lake.store.users.audit(_refusal(caller, request, name)), service.submitting)
 
 
 def _refusal(caller: Caller, request: Request, name: str) -> AuditEntry:
@@ -179,5 +184,5 @@ async def _body(request: Request) -> bytes:
         late = f"The body was not complete within {_BODY_SECONDS:.0f} seconds."
         raise BadRequest(late, hint="Send less at once, or faster.") from None
     except ClientDisconnect:
-        raise BadRequest("The client went away before the body was complete.") from None
+        raise BadRequest("The client went away before the body was complete.", hint="Send it again.") from None
     return bytes(pieces)

@@ -16,24 +16,15 @@ async def begin(service: TheService, caller: TheCaller, asked: SessionRequest | 
     """Begins a session with a current schema, a virtual cluster, settings and temporary views of its own; every field
     of the body, and the body itself, may be left out."""
     wanted = asked or SessionRequest()
-    lake = service.accepting()
-    user = caller.principal
+    service.accepting()
 
     def work() -> SessionInfo:
-        made = service.sessions.add(
-            user,
-            lambda session_id: lake.session(
-                user,
-                schema=wanted.schema_name,
-                vcluster=wanted.vcluster,
-                query_tag=wanted.query_tag,
-                session_id=session_id,
-            ),
-            login=caller.digest,
+        made = service.begin_session(
+            caller, schema=wanted.schema_name, vcluster=wanted.vcluster, query_tag=wanted.query_tag
         )
         return service.sessions.described(made)
 
-    return await service.off_loop(work)
+    return await service.off_loop(work, service.submitting)
 
 
 @router.get("/sessions", summary="List your sessions", responses=declared(*PROTECTED))
@@ -54,7 +45,7 @@ async def one(session_id: SessionId, service: TheService, caller: TheCaller) -> 
 async def end(session_id: SessionId, service: TheService, caller: TheCaller) -> None:
     """Cancels what the session runs, and ends it."""
     found = service.sessions.find(session_id, caller.principal)
-    await service.off_loop(lambda: service.sessions.end(found))
+    await service.off_loop(lambda: service.sessions.end(found), service.ending)
 
 
 @router.get("/names", summary="List schemas and tables", responses=declared(*PROTECTED, 403))

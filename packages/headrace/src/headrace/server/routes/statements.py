@@ -34,6 +34,7 @@ async def run(
     if service.authenticator.logins.find(session.login) is None:
         session.login = caller.digest  # The login by which the session began has run out.
     return await service.execute(
+        caller,
         session,
         asked.sql,
         wait_seconds=asked.wait_seconds,
@@ -97,7 +98,7 @@ async def cancel(job_id: JobId, service: TheService, caller: TheCaller) -> State
     tracked = service.tracked(job_id, caller.principal)
     if tracked is None:
         return recorded(await service.record(job_id, caller.principal))
-    await service.off_loop(tracked.cancel)
+    await service.off_loop(tracked.cancel, service.ending)
     return await service.waited(tracked, _CANCEL_SECONDS)
 
 
