@@ -175,8 +175,9 @@ class MemoryMarks:
 
 
 class MemoryRuns:
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: Faults, marks: MemoryMarks) -> None:
         self.rows: dict[str, TaskRun] = {}
+        self._marks = marks
         self._faults = faults
 
     def add(self, run: TaskRun) -> None:
@@ -227,6 +228,14 @@ class MemoryRuns:
         ordered = sorted(own, key=lambda run: (run.tick, run.id), reverse=True)
         return self._faults.during("runs.recent", lambda: ordered[:limit])
 
+    def beyond_marks(self) -> list[TaskRun]:
+        def work() -> list[TaskRun]:
+            marks = {each: mark.tick for each, mark in self._marks.rows.items()}
+            own = (run for run in self.rows.values() if run.task_id in marks and run.tick > marks[run.task_id])
+            return sorted(own, key=lambda run: (run.tick, run.id))
+
+        return self._faults.during("runs.beyond_marks", work)
+
     def unfinished(self) -> list[TaskRun]:
         own = [run for run in self.rows.values() if run.state in ("WAITING", "QUEUED", "RUNNING")]
         return self._faults.during("runs.unfinished", lambda: sorted(own, key=lambda run: (run.tick, run.id)))
@@ -247,7 +256,7 @@ class MemoryStore:
         self.definitions: dict[str, DynamicTable] = {}
         self.marks = MemoryMarks(self.faults)
         self.tasks = MemoryTasks(self.faults)
-        self.task_runs = MemoryRuns(self.faults)
+        self.task_runs = MemoryRuns(self.faults, self.marks)
 
     def tables(self) -> list[DynamicTable]:
         return self.faults.during("tables", lambda: list(self.definitions.values()))

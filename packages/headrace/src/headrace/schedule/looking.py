@@ -15,11 +15,12 @@ from datetime import datetime
 from headrace.catalog.records import SKIPPED, Mark, MarkState, Occasion, RefreshRecord, Task, TaskRun
 from headrace.compute.jobs import new_job_id
 from headrace.errors import EnvironmentFault, NotAllowed, RefreshRunning
-from headrace.schedule.adopting import Adopter
+from headrace.schedule.adopting import BY_CLOCK, Adopter
 from headrace.schedule.attempts import not_run
 from headrace.schedule.by_hand import DROPPED, ByHand
 from headrace.schedule.deciding import Begin, Forget, Reset, Skip, Wait, cause_of, decide
 from headrace.schedule.definitions import READ_EVERY, Definitions
+from headrace.schedule.items import Item
 from headrace.schedule.live import LiveRun, new_run
 from headrace.schedule.performing import LONGEST_REASON, Performer
 from headrace.schedule.recounting import refreshed
@@ -56,6 +57,8 @@ class Looking:
         self._by_hand = ByHand(self._performer, clock)
         self._marks: dict[str, Mark] = {}
         self._pending: dict[str, LiveRun] = {}
+        self._had: dict[str, list[datetime]] = {}
+        """Ticks of tasks beyond their marks that were run all the same: the clock was put back."""
         self._asking = threading.Lock()
         self._withdrawn: set[str] = set()
         """Runs by hand of which who asked was told that there are none."""
@@ -125,6 +128,14 @@ class Looking:
             self._store.marks.reset([mark])
             self._marks[table_id] = mark
 
+    def next_tick(self, item: Item, now: datetime) -> datetime | None:
+        """When its turn comes by the clock, unless that was its turn already."""
+        had = set(self._had.get(item.id, ()))
+        tick = item.next_tick(now)
+        while tick in had:
+            tick = item.next_tick(tick)
+        return tick
+
     def runs(self) -> list[LiveRun]:
         """All that have not ended, by schedule and by hand."""
         return [*self._pending.values(), *self._by_hand.runs]
@@ -175,7 +186,7 @@ class Looking:
         """Decide and act; False when nothing came of it but waiting."""
         self._write_ends(now)
         pending = {each: live.pending for each, live in self._pending.items()}
-        steps = decide(self.definitions.items, self._marks, pending, now, self._by_hand.at_work())
+        steps = decide(self.definitions.items, self._marks, pending, now, self._by_hand.at_work(), self._had)
         self._reset([step for step in steps if isinstance(step, Reset)], now)
         for step in steps:
             if isinstance(step, Forget):
@@ -420,6 +431,7 @@ class Looking:
     def _read_marks(self, now: datetime) -> None:
         """Read how far everything has come, and take over what is pending there and not here."""
         with self._asking:
+            self._read_had()
             marks = {mark.object_id: mark for mark in self._store.marks.all()}
             here = self._by_hand.known() | {live.run.id for live in self._pending.values() if live.run is not None}
             unfinished = [run for run in self._store.task_runs.unfinished() if run.id not in here]
@@ -435,6 +447,15 @@ class Looking:
             self._withdrawn.clear()
             self.in_doubt = False
 
+    def _read_had(self) -> None:
+        """Read which ticks beyond its mark a task was run at: an INSERT that is done again doubles its rows. A refresh
+        does nothing twice, so tables need no such list, and are kept fresh."""
+        runs = self._store.task_runs.beyond_marks()
+        self._had = {}
+        for run in runs:
+            if run.trigger in BY_CLOCK and run.state != "SKIPPED":
+                self._had.setdefault(run.task_id, []).append(run.tick)
+
     def _drop_marks(self) -> None:
         """Forget the marks of what is gone."""
         items = self.definitions.items
@@ -444,11 +465,14 @@ class Looking:
             del self._marks[each]
 
     def _reset(self, steps: list[Reset], now: datetime) -> None:
+        if not steps:
+            return
         marks = []
         for step in steps:
             name = self.definitions.items[step.item].name
             _log.warning(
-                "The schedule of %s stands at %s, which has not come yet: the clock was wrong. It goes on from %s.",
+                "The schedule of %s stands at %s, which has not come yet: the clock was wrong. It goes on from %s; "
+                "a tick that a task has had is not done again.",
                 name, step.was.isoformat(), step.tick.isoformat(),
             )  # fmt: skip
             known = self._marks.get(step.item) or Mark(
@@ -457,3 +481,4 @@ class Looking:
             marks.append(known.model_copy(update={"tick": step.tick, "merged": 0, "at": now}))
         self._store.marks.reset(marks)
         self._marks |= {mark.object_id: mark for mark in marks}
+        self._read_had()

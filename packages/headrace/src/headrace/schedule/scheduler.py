@@ -193,7 +193,7 @@ class Scheduler:
 
     def _next_ticks(self, now: datetime) -> dict[str, datetime]:
         items = self._looks.definitions.items.values()
-        ticks = ((item.id, item.next_tick(now)) for item in items if not item.suspended)
+        ticks = ((item.id, self._looks.next_tick(item, now)) for item in items if not item.suspended)
         return {each: tick for each, tick in ticks if tick is not None}
 
     def _new_status(self, seconds: float, fault: str | None) -> Status:
