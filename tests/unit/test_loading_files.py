@@ -260,6 +260,62 @@ def test_empty_lines_before_the_names_are_no_rows(tmp_path: Path, blank: str, mu
     assert list(errors) == [2]
 
 
+@pytest.mark.parametrize("block", [8 * 1024**2, 7, 20])
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+@pytest.mark.parametrize("multi_line", ["true", "false"])
+def test_the_ends_of_lines(
+    tmp_path: Path, end: str, multi_line: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.loading.files._BLOCK", block)
+    rows = ["1,x", "bad,y", '3,"z ""quoted"", and 5"', '4,5" pipe', "5,"]
+    values = [
+        {"a": 1, "b": "x"}, {"a": 3, "b": 'z "quoted", and 5'}, {"a": 4, "b": '5" pipe'}, {"a": 5, "b": None},
+    ]  # fmt: skip
+    plain = written(tmp_path / "plain.csv", end.join(rows) + end)
+    named = written(tmp_path / "named.csv", end.join(["a,b", *rows]))
+    for path, options in ((plain, {}), (named, {"header": "true"})):
+        found, errors = read(path, "CSV", A, B, multiLine=multi_line, **options)
+        assert found == values
+        assert errors == {2: 'Column a: "bad" is no INT: it must be a whole number.'}
+
+
+def test_a_carriage_return_is_the_end_of_a_line_but_in_quotes(tmp_path: Path) -> None:
+    mixed = written(tmp_path / "mixed.csv", 'a,b\r1,x\n2,"y\rz"\r\n3,w\r4,"v\r\n5,u\r\n')
+    rows, errors = read(mixed, "CSV", A, B, header="true")
+    assert rows == [{"a": 1, "b": "x"}, {"a": 2, "b": "y\rz"}, {"a": 3, "b": "w"}, {"a": 5, "b": "u"}]
+    assert list(errors) == [4]
+    assert errors[4].startswith("A quote is not closed")
+    one = written(tmp_path / "one.csv", '1,"x\ry"')
+    assert read(one, "CSV", A, B) == ([{"a": 1, "b": "x\ry"}], {})
+    escaped = written(tmp_path / "e.csv", "1;'x\\'\r;y'\r2;z\r")
+    assert read(escaped, "CSV", A, B, quote="'", escape="\\", sep=";")[0] == [
+        {"a": 1, "b": "x'\r;y"}, {"a": 2, "b": "z"},
+    ]  # fmt: skip
+
+
+def test_the_tables_columns_say_how_many_fields_a_row_has(tmp_path: Path) -> None:
+    """Not the first row: that may be the one that is wrong."""
+    for first, counted in (("1", "1 fields"), ("1,x,y", "3 fields")):
+        for multi_line in ("true", "false"):
+            path = written(tmp_path / "x.csv", f"{first}\n2,b\n3,d\n")
+            rows, errors = read(path, "CSV", A, B, multiLine=multi_line)
+            assert rows == [{"a": 2, "b": "b"}, {"a": 3, "b": "d"}]
+            assert errors == {1: f"The row has {counted}, not 2."}
+    rows, errors = read(written(tmp_path / "x.csv", "1\n2\n"), "CSV", A, B)
+    assert (rows, len(errors)) == ([], 2)
+
+
+def test_columns_at_the_end_that_the_table_fills_may_be_left_out(tmp_path: Path) -> None:
+    default = column("c", "integer", CURRENT_DEFAULT="7")
+    assert read(written(tmp_path / "x.csv", "1,x\n2,y\n"), "CSV", A, B, default)[0] == [
+        {"a": 1, "b": "x"}, {"a": 2, "b": "y"},
+    ]  # fmt: skip
+    assert len(read(written(tmp_path / "x.csv", "1,x,3\n2,y,4\n"), "CSV", A, B, default)[0]) == 2
+    rows, errors = read(written(tmp_path / "x.csv", "1\n2,y,4\n"), "CSV", A, B, default)
+    assert rows == [{"a": 2, "b": "y", "c": 4}]
+    assert errors == {1: "The row has 1 fields, not 3."}
+
+
 def test_csv(tmp_path: Path) -> None:
     path = written(tmp_path / "x.csv", 'B, a\r\n"x ""y"", z",1\r\n,\r\n"",2\r\nNA,3\r\n')
     rows, errors = read(path, "CSV", A, B, header="true")

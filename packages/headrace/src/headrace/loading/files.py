@@ -24,7 +24,7 @@ from headrace import running
 from headrace.errors import BadSetting, Bug, Dangerous, NotFound, Unsupported, UserError
 from headrace.loading.arrow_rows import Fitter
 from headrace.loading.checked import BadBatch, Checked, shown
-from headrace.loading.csv_rows import CsvOptions, CsvRows, csv_options, fields_of
+from headrace.loading.csv_rows import CsvOptions, CsvRows, csv_options, fields_of, with_line_feeds
 from headrace.loading.json_rows import Lines
 from headrace.loading.shapes import Shape
 from headrace.storage.delta import local_path
@@ -332,14 +332,21 @@ class FileReader:
                     piece, first = piece.removeprefix(_BOM), False
                 end = piece.rfind(b"\n")
                 if end < 0:
-                    rest += piece
-                    if len(rest) > _LONGEST_LINE:
+                    rest = self._lines(rest + piece)
+                    end = rest.rfind(b"\n")
+                    if end >= 0:
+                        yield rest[:end]
+                        rest = rest[end + 1 :]
+                    elif len(rest) > _LONGEST_LINE:
                         raise BadBatch(f"It has a line of more than {_LONGEST_LINE // 1024**2} MiB.")
                     continue
-                yield rest + piece[:end]
+                yield self._lines(rest + piece[:end])
                 rest = piece[end + 1 :]
             if rest:
-                yield rest
+                yield self._lines(rest)
+
+    def _lines(self, block: bytes) -> bytes:
+        return with_line_feeds(block, self.csv) if self.file_format == "CSV" else block
 
 
 def _known_encoding(name: str) -> str:
