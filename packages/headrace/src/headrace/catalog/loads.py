@@ -113,7 +113,7 @@ class LoadStore:
         # Through the table: a model's own way of changing many rows would ask for their keys.
         self._database.write(lambda connection: connection.execute(put, rows))
 
-    def recount(self, load_id: str, *, rows: int, rejected: int, size: int) -> Load | None:
+    def recount(self, load_id: str, *, rows: int, rejected: int, size: int, digest: str | None = None) -> Load | None:
         """A batch that waits has other rows now; what else is known of it stays. None when it does not wait."""
         waits = (LoadRow.id == load_id) & (LoadRow.state == "RECEIVED")
 
@@ -121,7 +121,8 @@ class LoadStore:
             found = connection.execute(select(LoadRow.payload).where(waits).with_for_update()).scalar()
             if found is None:
                 return None
-            load = _load(found).model_copy(update={"rows": rows, "rejected": rejected, "bytes": size})
+            counts = {"rows": rows, "rejected": rejected, "bytes": size, "digest": digest}
+            load = _load(found).model_copy(update=counts)
             connection.execute(update(LoadRow).where(waits).values(payload=load.model_dump_json()))
             return load
 

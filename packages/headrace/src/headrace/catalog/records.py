@@ -571,6 +571,8 @@ class Load(Frozen):
     kind: Literal["BATCH", "FILE"]
     key: str
     """The client's batch id, or the file with its size and time: unique for the table and kind."""
+    digest: str | None = None
+    """Of what the client sent, or of the file's contents; records of earlier versions have none."""
     state: LoadState
     sequence: int | None = None
     """Of the commit that holds its rows, in the table's `txn`; written before that commit."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import UserError
+from headrace.errors import AlreadyExists, UserError
 
 MOST_ROWS = 100_000
 """Of one batch."""
@@ -23,6 +23,12 @@ class BadBatch(UserError):
     """Nothing of the batch can be used: not its form, or not its columns."""
 
     code = "BAD_BATCH"
+
+
+class BatchDiffers(AlreadyExists):
+    """A batch with this id has come before, and was another one."""
+
+    code = "BATCH_DIFFERS"
 
 
 class BatchTooLarge(UserError):

@@ -27,7 +27,7 @@ from headrace.catalog.records import Load
 from headrace.errors import Bug, NotAllowed, NotFound
 from headrace.loading.files import path_in
 from headrace.loading.fitting import Fit, fit
-from headrace.loading.notes import Note, app_id, find_sequence
+from headrace.loading.notes import Held, Note, app_id, find_sequence
 from headrace.loading.shapes import Shape, Shapes
 from headrace.loading.spool import RowFile, Spool, SpoolFault, Verdict
 from headrace.names import TableName
@@ -174,8 +174,7 @@ class Commits:
         shape = self.shape(first)
         fitted = _fitted(files, shape)
         verdict = self._judged(loads, fitted)
-        keys = tuple(load.key for load in loads) if first.kind == "FILE" else ()
-        note = Note(first.kind, sequence, shape.version, tuple(load.id for load in loads), keys)
+        note = Note(first.kind, sequence, shape.version, _held(loads, verdict))
         failpoints.watch_for_file("mid-load", first.table_path)
         try:
             unfit = verdict.files if verdict.counts else ()
@@ -249,7 +248,7 @@ class Commits:
             rows = self._spool.rejects_for_spark(
                 first.table_id, files_name(first.kind, sequence), pieces, REJECTS_SCHEMA
             )
-            note = Note(first.kind, sequence, -1, tuple(load.id for load in loads))
+            note = Note(first.kind, sequence, -1, tuple(Held(load.id) for load in loads))
             self._writer.append_rejects(path, rows, Numbered(app, sequence, note.text()))
             require_sequence(self._logs.sequence(path, app), sequence, path)
         failpoints.reach("load-after-rejects")
@@ -312,6 +311,15 @@ class Commits:
         self._spool.remove(finished)
         self._spool.remove_prepared(first.table_id, files_name(first.kind, first.sequence))
         return finished
+
+
+def _held(loads: Sequence[Load], verdict: Verdict) -> tuple[Held, ...]:
+    """The loads as their table's log knows them, also when nobody else does any more."""
+    fewer = verdict.counts
+    return tuple(
+        Held(load.id, load.key, load.digest, load.rows - fewer.get(place, 0), load.rejected + fewer.get(place, 0))
+        for place, load in enumerate(loads)
+    )
 
 
 def _unfit(verdict: Verdict, loads: Sequence[Load]) -> Iterator[pa.RecordBatch]:

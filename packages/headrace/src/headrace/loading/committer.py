@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -18,6 +19,7 @@ from headrace.errors import EnvironmentFault, HeadraceError, NotFound
 from headrace.loading.backlog import Backlog, Waiting
 from headrace.loading.commits import Commits, TableMoved, Writer, files_name, table_name
 from headrace.loading.notes import loads_since
+from headrace.loading.recalling import KEPT_DAYS, BatchIds
 from headrace.loading.shapes import Shapes, has_conditions, identity_columns
 from headrace.loading.spool import Spool
 from headrace.result import Result, done
@@ -29,10 +31,8 @@ if TYPE_CHECKING:
 
 COMMIT_SECONDS = 60
 COMMIT_ROWS = 100_000
-KEPT_DAYS = 7
-"""For so long a batch id is known again after its rows were committed."""
-_SET_ROWS, _SET_BYTES, _SET_LOADS = 1_000_000, 256 * 1024**2, 5000
-"""What one commit takes at most."""
+_SET_ROWS, _SET_BYTES, _SET_LOADS, _SET_KEYS = 1_000_000, 256 * 1024**2, 5000, 256 * 1024
+"""What one commit takes at most: rows, bytes of them, batches, and bytes of their ids, which its note has."""
 _IDLE_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
 _MOST_MOVES = 3
@@ -70,6 +70,7 @@ class Committer:
         self._backlog = backlog
         self._writer = writer
         self._commits = Commits(store, logs, shapes, spool, writer, clock)
+        self.batch_ids = BatchIds(store, logs, clock)
         self._clock = clock
         self._monotonic = monotonic
         self._submit = submit
@@ -240,6 +241,8 @@ class Committer:
         if not chosen:
             return []
         sequence = self._commits.next_number(chosen[0])
+        # Once it is recorded, nobody sees that the records lack what earlier commits hold.
+        self.batch_ids.recall(table_name(chosen[0]), chosen[0].table_path, table_id)
         chosen = [load.model_copy(update={"sequence": sequence}) for load in chosen]
         self._store.change(chosen)
         failpoints.reach("load-after-sequence")
@@ -248,13 +251,15 @@ class Committer:
     def _chosen(self, waiting: Sequence[Load]) -> list[Load]:
         """The oldest batches, as many as go into one commit."""
         chosen: list[Load] = []
-        rows = size = 0
+        rows = size = keys = 0
         first: frozenset[str] | None = None
         faults: list[EnvironmentFault] = []
         for load in waiting:
             if load.id in self._damaged or not self._can_be_read(load, faults):
                 continue
-            if chosen and (rows + load.rows > _SET_ROWS or size + load.bytes > _SET_BYTES or len(chosen) >= _SET_LOADS):
+            keys += len(json.dumps(load.key))
+            too_many = rows + load.rows > _SET_ROWS or len(chosen) >= _SET_LOADS
+            if chosen and (too_many or size + load.bytes > _SET_BYTES or keys > _SET_KEYS):
                 break
             # Delta numbers the rows of a commit itself, or takes the numbers that all of them bring.
             numbers = self._numbers_in(load)
@@ -372,6 +377,7 @@ class Committer:
     def _settle(self, table_id: str) -> None:
         waiting = self._store.waiting(table_id, "BATCH")
         path = waiting[0].table_path
+        self.batch_ids.recall(table_name(waiting[0]), path, table_id)
         held = loads_since(self._logs, path, min(load.received_at for load in waiting))
         # What the log holds is in, also where the records are those of an older copy of the database.
         strangers = [

@@ -25,7 +25,7 @@ from headrace.errors import HeadraceError, NotAllowed, NotFound
 from headrace.loading.checked import BadBatch
 from headrace.loading.commits import Commits, TableMoved, Writer, files_name, table_name
 from headrace.loading.files import FileReader, SourceFile
-from headrace.loading.notes import app_id, noted
+from headrace.loading.recalling import recall
 from headrace.loading.receiving import new_id, require_loadable
 from headrace.loading.shapes import Shape, Shapes, identity_columns
 from headrace.loading.spool import RowFile, Spool, Spooled
@@ -124,26 +124,14 @@ class Copies:
         return {} if force else self._store.with_keys(shape.table_id, "FILE", [file.key for file in files])
 
     def _remember(self, table: TableName, path: str, shape: Shape) -> None:
-        """The table says how many copies it has had. Where the records do not know the last one, the operations
-        database is a new or an older one: then the commits themselves tell, as far as the log has them."""
-        last = self._logs.sequence(path, app_id("FILE", shape.table_id)) or 0
-        newest = self._store.last_sequence(shape.table_id, "FILE")
-        if newest >= last:
-            return
-        found = [(c, note) for c, note in noted(self._logs, path, "FILE") if newest < note.sequence <= last]
-        if len(found) < last - newest:
+        """Where the operations database is a new or an older one, the table's commits tell, as far as the log has
+        them."""
+        if not recall(self._store, self._logs, "FILE", table, path, shape.table_id):
             raise NotAllowed(
                 f"It is not known which files were loaded into {table}: the operations database does not have them, "
                 "and the table's log goes back too little.",
                 hint="Move away what was loaded, then write FORCE = TRUE.",
             )
-        for commit, note in found:
-            for load_id, key in zip(note.loads, note.keys, strict=True):
-                self._store.add(
-                    _load(load_id, table, path, shape, key, self._clock()).model_copy(
-                        update={"state": "COMMITTED", "sequence": note.sequence, "version": commit.version}
-                    )
-                )
 
     # ------------------------------------------------------------------ loading
 
