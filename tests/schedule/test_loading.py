@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
@@ -359,10 +360,11 @@ def test_copy_csv_json_and_parquet(lake: Lake, folder: Path) -> None:
     lake.sql("CREATE DYNAMIC TABLE d AS SELECT kind, count(*) AS n FROM t GROUP BY kind")
     copy = f"COPY INTO t FROM '{folder}/a.csv' FILE_FORMAT = CSV OPTIONS ('header' = 'true')"
     loaded = lake.sql(copy)
-    assert loaded.columns == ["file", "state", "rows", "rejected", "error"]
+    assert loaded.columns == ["file", "state", "rows", "rejected", "error", "note"]
     assert loaded.rows == [
-        (str(folder / "a.csv"), "LOADED", 2, 1, 'Column id: "x" is no BIGINT: it must be a whole number.')
+        (str(folder / "a.csv"), "LOADED", 2, 1, 'Column id: "x" is no BIGINT: it must be a whole number.', None)
     ]
+    os.utime(folder / "a.csv", ns=(1, 1))
     assert [row[1:4] for row in rows(lake, copy)] == [("SKIPPED", 0, 0)]
     with pytest.raises(UserError, match=r"a\.csv is CSV and .*b\.json is JSON"):
         lake.sql(f"COPY INTO t FROM '{folder}'")

@@ -65,6 +65,35 @@ class LoadStore:
 
         return {load.key: load for load in map(_load, self._database.read(work))}
 
+    def of_paths(self, table_id: str, paths: Sequence[str]) -> dict[str, list[Load]]:
+        """The files that were loaded from these paths, oldest first; only the paths that there are any of."""
+        digests = [_digest(path) for path in paths]
+
+        def work(connection: Connection) -> list[str]:
+            found: list[str] = []
+            for start in range(0, len(digests), _AT_ONCE):
+                own = LoadRow.path_digest.in_(digests[start : start + _AT_ONCE])
+                wanted = select(LoadRow.payload).where(LoadRow.table_id == table_id, own)
+                found += connection.execute(wanted.order_by(LoadRow.received_at, LoadRow.id)).scalars().all()
+            return found
+
+        by_path: dict[str, list[Load]] = {}
+        for load in map(_load, self._database.read(work)):
+            by_path.setdefault(load.path, []).append(load)
+        return by_path
+
+    def rekey(self, load_id: str, key: str) -> None:
+        """The file of a load has another key, though it is the same: somebody has touched it."""
+        ours = LoadRow.id == load_id
+
+        def work(connection: Connection) -> None:
+            found = connection.execute(select(LoadRow.payload).where(ours).with_for_update()).scalar()
+            if found is not None:
+                payload = _load(found).model_copy(update={"key": key}).model_dump_json()
+                connection.execute(update(LoadRow).where(ours).values(key_digest=_digest(key), payload=payload))
+
+        self._database.write(work)
+
     def ids(self, wanted: Iterable[str]) -> dict[str, Load]:
         """Those of these ids that there are."""
         every = sorted(set(wanted))
@@ -176,6 +205,7 @@ def _values(load: Load) -> dict[str, Any]:
         "table_id": load.table_id,
         "kind": load.kind,
         "key_digest": _digest(load.key),
+        "path_digest": _digest(load.path) if load.kind == "FILE" else None,
         "state": load.state,
         "received_at": load.received_at,
         "payload": load.model_dump_json(),

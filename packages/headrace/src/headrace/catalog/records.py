@@ -584,3 +584,13 @@ class Load(Frozen):
     committed_at: datetime | None = None
     version: int | None = None
     """The table's version that holds the rows."""
+
+    @property
+    def path(self) -> str:
+        """Of the file, as its key has it."""
+        return path_in(self.key)
+
+
+def path_in(key: str) -> str:
+    """The path of the file that has this key."""
+    return key.split(" ", 3)[-1]

@@ -25,7 +25,6 @@ from headrace import failpoints
 from headrace.catalog.loads import LoadKind, LoadStore
 from headrace.catalog.records import Load
 from headrace.errors import Bug, NotAllowed, NotFound
-from headrace.loading.files import path_in
 from headrace.loading.fitting import Fit, fit
 from headrace.loading.notes import Held, Note, app_id, find_sequence
 from headrace.loading.shapes import Shape, Shapes
@@ -98,7 +97,7 @@ def table_name(load: Load) -> TableName:
 
 def batch_name(load: Load) -> str:
     """What the table of rejects calls a load: the client's batch id, or the file."""
-    return load.key if load.kind == "BATCH" else path_in(load.key)
+    return load.key if load.kind == "BATCH" else load.path
 
 
 def rejects_names(table: TableName) -> list[TableName]:
