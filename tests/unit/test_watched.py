@@ -45,6 +45,12 @@ def test_a_failure_is_over_with_a_success_and_not_with_resume(store: Store) -> N
     assert fact(store).state == "SUCCEED"
 
 
+def test_a_full_disk_is_told_and_not_counted(store: Store) -> None:
+    store.put_table(a_table("t1"))
+    store.marks.reset([Mark(object_id="t1", tick=NOW, state="FAILED", held_up=True, error="No space.", at=NOW)])
+    assert (fact(store).state, fact(store).error, fact(store).held_up) == ("FAILED", "No space.", True)
+
+
 @pytest.mark.parametrize(
     ("reason", "by_hand"),
     [

@@ -115,6 +115,14 @@ class EnvironmentFault(UserError):
     """Java, the jars, the disk or the database is not as it must be."""
 
     code = "ENVIRONMENT"
+    spark_ended = False
+    """Whether it is that Spark's Java process ended: what ran then may be the reason."""
+
+
+class SparkEnded(EnvironmentFault):
+    """Spark's Java process ended under it."""
+
+    spark_ended = True
 
 
 class Forbidden(UserError):
@@ -169,6 +177,13 @@ class RefreshFailed(UserError):
     """A refresh ended FAILED; the table keeps its previous contents."""
 
     code = "REFRESH_FAILED"
+
+
+class RefreshHeldUp(RefreshFailed, EnvironmentFault):
+    """A refresh ended FAILED for want of what every refresh needs: Java, the disk, the database. No fault of the
+    table."""
+
+    code = "REFRESH_HELD_UP"
 
 
 class TaskFailed(UserError):

@@ -38,7 +38,7 @@ class Watched:
         return self._fact(task, "TASK", mark)
 
     def _fact(self, one: DynamicTable | Task, kind: Literal["TABLE", "TASK"], mark: Mark | None) -> Fact:
-        failed = mark is not None and mark.failures > 0
+        failed = mark is not None and (mark.failures > 0 or mark.held_up)
         # With an error and no failures it was resumed, and has not run since: neither.
         is_well = mark is not None and not failed and mark.error is None
         return Fact(
@@ -48,6 +48,7 @@ class Watched:
             state="FAILED" if failed else "SUCCEED" if is_well else None,
             error=None if mark is None else mark.error,
             timed_out=mark is not None and failed and mark.error_code == TimedOut.code,
+            held_up=mark is not None and mark.held_up,
             job_id=None if mark is None or mark.state != "FAILED" else mark.job_id,
             suspended=one.suspended,
             suspended_reason=one.suspended_reason,

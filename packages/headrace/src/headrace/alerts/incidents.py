@@ -32,6 +32,8 @@ class Fact:
     """Why that run failed."""
     timed_out: bool = False
     """Whether it failed because it took too long."""
+    held_up: bool = False
+    """Whether it failed for want of what all runs need, such as space on the disk."""
     job_id: str | None = None
     """The job of that run."""
     suspended: bool = False
@@ -175,4 +177,6 @@ def _advice(event: AlertEvent, fact: Fact) -> str:
         return looking
     if fact.suspended:
         return f"It is suspended. Mend it, then ALTER DYNAMIC TABLE {fact.name} RESUME. {looking}"
+    if fact.held_up:
+        return f"This is not counted as a failure of the table; it is tried again at its next time. {looking}"
     return f"After five failures in a row it is suspended. {looking}"

@@ -408,6 +408,8 @@ class Mark(Frozen):
     state: MarkState
     failures: int = 0
     """Scheduled runs that failed, in a row."""
+    held_up: bool = False
+    """Whether the last one failed for want of what all runs need: told as a failure, and not counted as one."""
     error: str | None = None
     error_code: str | None = None
     """Of the last of these."""

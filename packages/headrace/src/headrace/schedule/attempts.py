@@ -7,7 +7,7 @@ from datetime import datetime
 
 from headrace.catalog.records import MarkState, RunState, TaskRun
 from headrace.compute.jobs import INTERRUPTED
-from headrace.errors import Cancelled, HeadraceError, TimedOut
+from headrace.errors import Cancelled, EnvironmentFault, HeadraceError, TimedOut
 from headrace.result import Result
 
 FINISHED: tuple[RunState, ...] = ("SUCCEED", "FAILED", "SKIPPED", "CANCELLED")
@@ -25,12 +25,20 @@ class Failure:
     message: str
     output: str | None = None
     """The end of what it printed."""
+    held_up: bool = False
+    """Whether it is no fault of what was to be run."""
 
     @classmethod
     def of(cls, error: HeadraceError) -> Failure:
         output = getattr(error, "output", None)
         printed = clean(output)[-LONGEST_OUTPUT:] if isinstance(output, str) else None
-        return cls(error.code, clean(error.kept), printed)
+        return cls(error.code, clean(error.kept), printed, is_held_up(error))
+
+
+def is_held_up(error: HeadraceError) -> bool:
+    """Whether this is a fault of what surrounds all runs. Where Spark ended each time that a run was tried, the run may
+    be the reason."""
+    return isinstance(error, EnvironmentFault) and not error.spark_ended
 
 
 SERVER_ENDED = Failure("INTERRUPTED", INTERRUPTED)

@@ -21,6 +21,8 @@ class Outcome:
     job_id: str | None = None
     code: str | None = None
     """That of the error, when it failed."""
+    held_up: bool = False
+    """Whether it failed for want of what all runs need."""
 
 
 @dataclass

@@ -318,8 +318,9 @@ class Looking:
             outcome = live.outcome
             before = self._marks.get(live.item.id)
             live.end = self._mark(
-                live, outcome.state, now, reason=outcome.reason, job_id=outcome.job_id, code=outcome.code
-            )
+                live, outcome.state, now,
+                reason=outcome.reason, job_id=outcome.job_id, code=outcome.code, held_up=outcome.held_up,
+            )  # fmt: skip
             told = None if before is None else before.skipped_for
             live.skip = None if live.end.skipped_for in (None, told) else self._skip(live, now)
         return live.end
@@ -346,6 +347,7 @@ class Looking:
         reason: str | None = None,
         job_id: str | None = None,
         code: str | None = None,
+        held_up: bool = False,
     ) -> Mark:
         object_id = run.item.id if isinstance(run, LiveRun) else run.item
         before = self._marks.get(object_id)
@@ -362,7 +364,8 @@ class Looking:
             object_id=object_id,
             tick=run.tick,
             state=state,
-            failures=failures + (state == "FAILED"),
+            failures=failures + (state == "FAILED" and not held_up),
+            held_up=held_up if state == "FAILED" else before is not None and before.held_up,
             error=error,
             error_code=error_code,
             merged=run.merged,
@@ -399,7 +402,8 @@ class Looking:
 
     def _is_one_too_many(self, mark: Mark) -> bool:
         table = mark.object_id in self.definitions.tables
-        return table and mark.state == "FAILED" and mark.failures >= FAILURES_ALLOWED
+        counts = mark.state == "FAILED" and not mark.held_up
+        return table and counts and mark.failures >= FAILURES_ALLOWED
 
     def _suspension(self, mark: Mark) -> str:
         """Why the table is suspended."""

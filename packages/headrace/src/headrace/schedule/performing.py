@@ -172,7 +172,8 @@ class Performer:
         """An attempt has failed; a task may have another."""
         live.refused_since = None
         if live.run is None:
-            live.outcome = Outcome("FAILED", failure.message[:LONGEST_REASON], code=failure.code)
+            told = failure.message[:LONGEST_REASON]
+            live.outcome = Outcome("FAILED", told, code=failure.code, held_up=failure.held_up)
             return
         live.run = attempts.failed(live.run, failure, retries=live.item.retries, now=self._clock())
         live.changed = True
@@ -205,4 +206,4 @@ def _outcome_of_refresh(live: LiveRun, error: HeadraceError | None, job_id: str)
     if isinstance(error, RefreshRunning | Cancelled):
         # Somebody refreshes it by hand, or did not want it refreshed: no fault of the table.
         return Outcome("SKIPPED", told, job_id)
-    return Outcome("FAILED", told, job_id, error.code)
+    return Outcome("FAILED", told, job_id, error.code, attempts.is_held_up(error))
