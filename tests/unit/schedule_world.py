@@ -14,6 +14,7 @@ from headrace.errors import Bug, Cancelled, EnvironmentFault, HeadraceError, Not
 from headrace.names import TableName
 from headrace.plan.query import BoundText, Query, Source
 from headrace.result import Result, done
+from headrace.schedule.live import ByHandEnd
 from headrace.schedule.recounting import resumed
 from headrace.schedule.scheduler import Scheduler
 
@@ -318,6 +319,7 @@ class DoubleOfWork:
         self.suspensions: list[tuple[str, str]] = []
         self.suspend_errors: list[Exception] = []
         self.ends: list[tuple[str, Mark]] = []
+        self.ends_by_hand: list[tuple[str, ByHandEnd]] = []
         self.at_once: Callable[[str, datetime], HeadraceError | bool | None] = lambda name, tick: False
         """How a job ends as soon as it is submitted: with None well, with an error badly, with False not yet."""
 
@@ -360,6 +362,9 @@ class DoubleOfWork:
 
     def ended(self, object_id: str, mark: Mark) -> None:
         self.ends.append((object_id.partition("-")[2], mark))
+
+    def ended_by_hand(self, object_id: str, end: ByHandEnd) -> None:
+        self.ends_by_hand.append((object_id.partition("-")[2], end))
 
 
 class World:

@@ -678,3 +678,63 @@ def test_a_clock_that_was_put_back_does_not_keep_followers_of_a_table_without_ti
     world.refreshed_by_hand("a")
     world.look()
     assert world.begun[1:] == [("after", world.clock.now())]
+
+
+# Who hears of runs by hand
+
+
+def told(world: World) -> list[tuple[str, str, str | None, bool]]:
+    return [(name, end.state, end.error, end.backfill) for name, end in world.work.ends_by_hand]
+
+
+def test_how_runs_by_hand_end_is_told(world: World) -> None:
+    root = world.task("root")
+    world.task("after", "root")
+    world.scheduler.execute(root, [START], "MANUAL")
+    world.look()
+    world.end("root")
+    world.fail("after", "boom")
+    assert told(world) == [("root", "SUCCEED", None, False), ("after", "FAILED", "boom", False)]
+    world.work.ends_by_hand.clear()
+    world.scheduler.execute(root, [tick(-3), tick(-2)], "BACKFILL")
+    world.look()
+    world.fail("root", "old")
+    world.end("root")
+    assert told(world) == [("root", "FAILED", "old", True), ("root", "SUCCEED", None, True)]
+
+
+def test_a_run_by_hand_that_was_skipped_or_cancelled_is_not_told(world: World) -> None:
+    root = world.task("root")
+    world.task("after", "root")
+    world.scheduler.execute(root, [START], "MANUAL")
+    world.look()
+    world.job("root").end(Cancelled("The job was cancelled by ann."))
+    world.look()
+    assert told(world) == []
+
+
+def test_a_run_by_hand_that_worked_ends_a_row_of_failures(world: World) -> None:
+    task = world.task("t", minutes=1)
+    world.fail_from_now_on("t")
+    for _ in range(3):
+        world.advance(1)
+        world.look()
+    assert (world.mark("t").failures, world.mark("t").error) == (3, "boom")
+    world.succeed_from_now_on()
+    world.scheduler.execute(task, [tick(-3)], "BACKFILL")
+    world.look()
+    world.look()
+    assert world.mark("t").failures == 3, "old times say nothing about the present ones"
+    world.scheduler.execute(task, [world.clock.now()], "MANUAL")
+    world.look()
+    world.look()
+    assert (world.mark("t").failures, world.mark("t").error) == (0, None)
+
+
+def test_refreshes_by_hand_are_told(world: World) -> None:
+    world.table("a", minutes=None)
+    world.look()
+    world.scheduler.failed_by_hand("table-a", QueryFailed("boom", hint="Mend it."), "j1")
+    world.refreshed_by_hand("a")
+    assert told(world) == [("a", "FAILED", "boom Hint: Mend it.", False), ("a", "SUCCEED", None, False)]
+    assert world.work.ends_by_hand[0][1].job_id == "j1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,12 +16,13 @@ from deltalake import Schema as DeltaSchema
 from catalog.examples import a_table
 from headrace import running
 from headrace.catalog.store import Store
-from headrace.errors import Cancelled, HeadraceError, QueryFailed
+from headrace.errors import Cancelled, HeadraceError, QueryFailed, RefreshRunning, TimedOut
 from headrace.result import Result, done
 from headrace.schedule.live import new_run
 from headrace.scheduled import ScheduledWork, run_body
 from headrace.settings import Settings
 from headrace.statements import dispatch
+from headrace.statements.failures import noting_failure
 from headrace.statements.storing import DEFINITION, keep_up
 from headrace.storage.delta import DeltaLogs
 from unit.schedule_world import a_task
@@ -135,3 +137,29 @@ def test_a_run_that_was_stopped_did_not_fail_at_a_statement(monkeypatch: pytest.
     with running.begin(job), pytest.raises(Cancelled, match="cancelled by ann") as raised:
         run_body(cast(Any, None), task, new_run(task, NOW, "MANUAL", NOW), cast(Any, None))
     assert raised.value.message == "The job was cancelled by ann."
+
+
+# Refreshes by hand
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (QueryFailed("boom"), True),
+        (TimedOut("It took too long."), True),
+        (Cancelled("It was cancelled."), False),
+        (RefreshRunning("Another one runs."), False),
+        (None, False),
+    ],
+)
+def test_the_scheduler_hears_of_refreshes_by_hand_that_fail(error: HeadraceError | None, told: bool) -> None:
+    heard: list[Any] = []
+    scheduler = SimpleNamespace(failed_by_hand=lambda *end: heard.append(end))
+    context: Any = SimpleNamespace(scheduler=scheduler)
+    with running.begin(running.Running("j")), suppress(HeadraceError), noting_failure(context, a_table("t")):
+        if error is not None:
+            raise error
+    assert heard == ([("t", error, "j")] if told else [])
+    context.scheduler = None
+    with suppress(HeadraceError), noting_failure(context, a_table("t")):
+        raise QueryFailed("boom")

@@ -21,6 +21,7 @@ from headrace.lake_session import told
 from headrace.names import quote
 from headrace.result import Result, done
 from headrace.running import require_wanted
+from headrace.schedule.live import ByHandEnd
 from headrace.security import masked_sql
 from headrace.security.roles import Principal, lesser
 from headrace.sql import statements as sql
@@ -52,12 +53,14 @@ class ScheduledWork:
         guarded: bool,
         queued: bool = True,
         ended: Callable[[str, Mark], None] = lambda object_id, mark: None,
+        ended_by_hand: Callable[[str, ByHandEnd], None] = lambda object_id, end: None,
     ) -> None:
         """Tasks that are not `queued` run beside the slots: who waits for one may have the last slot."""
         self._lake = lake
         self._guarded = guarded
         self._queued = queued
         self._ended = ended
+        self._ended_by_hand = ended_by_hand
 
     @property
     def _context(self) -> Context:
@@ -175,6 +178,9 @@ class ScheduledWork:
     def ended(self, object_id: str, mark: Mark) -> None:
         """Somebody may want to know."""
         self._ended(object_id, mark)
+
+    def ended_by_hand(self, object_id: str, end: ByHandEnd) -> None:
+        self._ended_by_hand(object_id, end)
 
 
 def run_body(context: Context, task: Task, run: TaskRun, access: Access) -> Result:

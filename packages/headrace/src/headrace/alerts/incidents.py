@@ -6,6 +6,7 @@ was skipped, or a lag that is not known, changes nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,10 +27,12 @@ class Fact:
     name: TableName
     kind: Literal["TABLE", "TASK"]
     state: RunEnd | None = None
-    """How its last scheduled run ended; while the next one runs, still that. None when none has ended yet,
-    or since it was resumed."""
+    """How its last run ended; while the next one runs, still that. None when none has ended yet, or since it was
+    resumed."""
     error: str | None = None
     """Why that run failed."""
+    asked_for: bool = False
+    """Whether somebody asked for that run, and not the clock."""
     timed_out: bool = False
     """Whether it failed because it took too long."""
     held_up: bool = False
@@ -42,6 +45,9 @@ class Fact:
     """Whether somebody suspended it, and it did not fail its way there."""
     lag_seconds: float | None = None
     """How far a dynamic table is behind; None when that is not known, and for tasks."""
+    chance_seconds: float = math.inf
+    """For so long it could have caught up: since the start, a jump of the clock or its RESUME. Endless once a run has
+    ended since then."""
     on_schedule: bool = True
     """Whether the clock refreshes it. Of one that others refresh, or nobody, only those hear who name it."""
 
@@ -76,7 +82,7 @@ def changes(
             dropped.append(_closed(incident, now, "The alert is not about it any more."))
         elif fact is None:
             closed.append(_closed(incident, now, "It is not there any more."))
-        elif fact.by_hand and incident.event in ("FAILURE", "TIMEOUT"):
+        elif fact.by_hand and incident.event != "SUSPENSION":
             closed.append(_closed(incident, now, _suspended(fact)))  # Nobody waits for its next run.
         elif incident.event == "LAG" and not _has_lag(alert, fact):
             closed.append(_closed(incident, now, "It is refreshed by hand only."))
@@ -128,7 +134,7 @@ def _covers(alert: Alert, fact: Fact, sees: Callable[[Alert, Fact], bool]) -> bo
 
 
 def _is_in_trouble(alert: Alert, event: AlertEvent, fact: Fact) -> bool:
-    if fact.by_hand and event in ("FAILURE", "TIMEOUT"):
+    if fact.by_hand and event != "SUSPENSION":
         return False
     if event == "TIMEOUT":
         return fact.state == "FAILED" and fact.timed_out
@@ -139,7 +145,7 @@ def _is_in_trouble(alert: Alert, event: AlertEvent, fact: Fact) -> bool:
         return fact.suspended
     if alert.lag_seconds is None or fact.lag_seconds is None or not _has_lag(alert, fact):
         return False
-    return fact.lag_seconds > alert.lag_seconds
+    return min(fact.lag_seconds, fact.chance_seconds) > alert.lag_seconds
 
 
 def _is_well(alert: Alert, event: AlertEvent, fact: Fact) -> bool:
@@ -152,7 +158,8 @@ def _is_well(alert: Alert, event: AlertEvent, fact: Fact) -> bool:
 
 def _message(alert: Alert, event: AlertEvent, fact: Fact) -> str:
     called = f"dynamic table {fact.name}" if fact.kind == "TABLE" else f"task {fact.name}"
-    run = f"The scheduled {'refresh' if fact.kind == 'TABLE' else 'run'} of {called}"
+    what = "refresh" if fact.kind == "TABLE" else "run"
+    run = f"A {what} of {called} that somebody asked for" if fact.asked_for else f"The scheduled {what} of {called}"
     if event == "FAILURE":
         told = f"{run} failed: {fact.error or 'the reason is not known.'}"
     elif event == "TIMEOUT":
@@ -173,7 +180,7 @@ def _advice(event: AlertEvent, fact: Fact) -> str:
         return f"DESC TASK {fact.name} tells more."
     job = f", and DESC JOB '{fact.job_id}'" if fact.job_id else ""
     looking = f"SHOW DYNAMIC TABLE REFRESH HISTORY tells more{job}."
-    if event == "SUSPENSION":
+    if event == "SUSPENSION" or fact.asked_for:
         return looking
     if fact.suspended:
         return f"It is suspended. Mend it, then ALTER DYNAMIC TABLE {fact.name} RESUME. {looking}"

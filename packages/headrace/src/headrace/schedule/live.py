@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal
 
 from headrace.catalog.records import Mark, MarkState, RefreshRecord, Task, TaskRun, TaskTrigger
 from headrace.compute.jobs import LiveJob
@@ -23,6 +24,19 @@ class Outcome:
     """That of the error, when it failed."""
     held_up: bool = False
     """Whether it failed for want of what all runs need."""
+
+
+@dataclass(frozen=True)
+class ByHandEnd:
+    """How a refresh or run that somebody asked for ended."""
+
+    state: Literal["SUCCEED", "FAILED"]
+    at: datetime
+    error: str | None = None
+    error_code: str | None = None
+    job_id: str | None = None
+    backfill: bool = False
+    """Whether it was for times that are long past."""
 
 
 @dataclass

@@ -21,7 +21,7 @@ from headrace.schedule.by_hand import DROPPED, ByHand
 from headrace.schedule.deciding import Begin, Forget, Reset, Skip, Wait, cause_of, decide
 from headrace.schedule.definitions import READ_EVERY, Definitions
 from headrace.schedule.items import Item
-from headrace.schedule.live import LiveRun, new_run
+from headrace.schedule.live import ByHandEnd, LiveRun, new_run
 from headrace.schedule.performing import LONGEST_REASON, Performer
 from headrace.schedule.recounting import refreshed
 from headrace.schedule.work import ScheduleStore, Work
@@ -113,6 +113,7 @@ class Looking:
         others may run after; one that a task has made is of the time of that task's run, so that who refreshes what it
         runs after does not run for ever."""
         self.change_mark(table_id, refreshed)
+        self.ended_by_hand(table_id, ByHandEnd("SUCCEED", self._clock()))
         self.definitions.bring_up_to_date()
         item = self.definitions.items.get(table_id)
         if item is None or item.roots or table_id in self._pending:
@@ -152,9 +153,7 @@ class Looking:
             self._drop_marks()
         self._by_hand.take_in(self.definitions.items)
         for live in self._by_hand.watch(self.definitions.items):
-            if live.outcome is not None and live.outcome.state == "FAILED":
-                tick = live.tick.isoformat(sep=" ")
-                _log.warning("The run of %s at %s by hand failed: %s", live.item.name, tick, live.outcome.reason)
+            self._tell_by_hand(live, now)
         for live in self._pending.values():
             self._performer.watch(live)
         self._write_ends(now)
@@ -284,6 +283,30 @@ class Looking:
         self._by_hand.begin(self.definitions.items, at_work, self._monotonic(), backfills=backfills)
 
     # ------------------------------------------------------------------ ending
+
+    def _tell_by_hand(self, live: LiveRun, now: datetime) -> None:
+        """Say how a run of a task by hand ended. One that worked counts as one by schedule would, unless it was for
+        times long past."""
+        assert live.outcome is not None
+        assert live.run is not None
+        outcome, backfill = live.outcome, live.run.trigger == "BACKFILL"
+        if outcome.state == "FAILED":
+            tick = live.tick.isoformat(sep=" ")
+            _log.warning("The run of %s at %s by hand failed: %s", live.item.name, tick, outcome.reason)
+            self.ended_by_hand(
+                live.item.id, ByHandEnd("FAILED", now, outcome.reason, outcome.code, outcome.job_id, backfill)
+            )
+        elif outcome.state == "SUCCEED":
+            if not backfill:
+                self.change_mark(live.item.id, refreshed)
+            self.ended_by_hand(live.item.id, ByHandEnd("SUCCEED", now, backfill=backfill))
+
+    def ended_by_hand(self, object_id: str, end: ByHandEnd) -> None:
+        """Tell whoever listens. From any thread."""
+        try:
+            self._work.ended_by_hand(object_id, end)
+        except Exception:
+            _log.exception("Somebody who listens for the end of runs by hand failed.")
 
     def _write_ends(self, now: datetime) -> None:
         """Write down the runs that have ended: a task's row first, so that a crash before the mark repeats nothing."""

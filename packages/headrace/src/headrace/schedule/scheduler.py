@@ -16,8 +16,10 @@ from typing import Literal
 
 from headrace.catalog.records import Mark, Task, TaskRun
 from headrace.errors import EnvironmentFault, HeadraceError, UserError
-from headrace.schedule.live import new_run
+from headrace.schedule.attempts import clean
+from headrace.schedule.live import ByHandEnd, new_run
 from headrace.schedule.looking import MOST_RUNS, Looking
+from headrace.schedule.performing import LONGEST_REASON
 from headrace.schedule.status import Status, pending_run
 from headrace.schedule.work import ScheduleStore, Work
 
@@ -129,6 +131,11 @@ class Scheduler:
                 self._looks.in_doubt = True
                 raise
         self.wake()
+
+    def failed_by_hand(self, table_id: str, error: HeadraceError, job_id: str | None) -> None:
+        """A refresh of the table that somebody asked for has failed."""
+        told = clean(error.kept)[:LONGEST_REASON]
+        self._looks.ended_by_hand(table_id, ByHandEnd("FAILED", self._clock(), told, error.code, job_id))
 
     def settle(self, patience: float) -> bool:
         """Look until nothing more happens at this time of the clock; False when that takes longer than so many seconds,

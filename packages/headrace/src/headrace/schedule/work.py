@@ -9,6 +9,7 @@ from typing import Protocol
 from headrace.catalog.records import DynamicTable, Mark, RefreshRecord, Task, TaskRun
 from headrace.catalog.schedules import MarkStore
 from headrace.compute.jobs import LiveJob
+from headrace.schedule.live import ByHandEnd
 
 
 class Work(Protocol):
@@ -34,6 +35,10 @@ class Work(Protocol):
 
     def ended(self, object_id: str, mark: Mark) -> None:
         """A scheduled run has ended, as its mark says."""
+        ...
+
+    def ended_by_hand(self, object_id: str, end: ByHandEnd) -> None:
+        """A refresh or run that somebody asked for has ended, well or not."""
         ...
 
 
