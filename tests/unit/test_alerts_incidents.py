@@ -111,6 +111,23 @@ def test_a_table_is_late_only_when_it_could_have_caught_up() -> None:
     assert look([alert], [incident], a_fact(lag_seconds=7000.0, chance_seconds=0.0)) == Changes(), "it goes on"
 
 
+def test_rows_that_cannot_be_loaded() -> None:
+    """A table that is no dynamic one: only alerts for all tell of it."""
+    everything, named = (
+        an_alert(events=("FAILURE", "LAG"), lag_seconds=1),
+        an_alert(name="one", kind="TABLE", object=ORDERS),
+    )
+    bad = a_fact(object_id="loads-1", kind="LOADING", state="FAILED", error="3 rows wait since 5 minutes.")
+    (incident,) = look([everything, named], [], bad).opened
+    assert (incident.alert, incident.event) == ("ops", "FAILURE")
+    assert incident.message == "Rows for main.public.orders do not get into it: 3 rows wait since 5 minutes."
+    assert "SHOW JOBS" in (incident.advice or "")
+    assert look([everything], [incident], replace(bad, state=None)) == Changes()
+    for facts in ((replace(bad, state="SUCCEED"),), ()):
+        (closed,) = look([everything], [incident], *facts).closed
+        assert closed.closed_reason == "It takes rows again."
+
+
 def test_a_run_by_hand_that_failed() -> None:
     alert = an_alert()
     for kind, told in (("TABLE", "refresh of dynamic table"), ("TASK", "run of task")):

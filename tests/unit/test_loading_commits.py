@@ -21,7 +21,7 @@ import pytest
 from deltalake import DeltaTable, Field, Schema
 
 from headrace.catalog.records import Load
-from headrace.errors import EnvironmentFault, NotFound, QueryFailed, TooBusy, Unsupported, UserError
+from headrace.errors import EnvironmentFault, NotAllowed, NotFound, QueryFailed, TooBusy, Unsupported, UserError
 from headrace.loading import json_rows
 from headrace.loading import spool as spool_module
 from headrace.loading.checked import BatchDiffers
@@ -203,6 +203,53 @@ def test_a_failed_commit_is_tried_again_with_the_same_batches(lake: LoadingLake)
     found = [note for _, note in noted(lake.loader.logs, lake.table, "BATCH")]
     assert [(note.sequence, len(note.held)) for note in found] == [(2, 1), (1, 1)]
     assert lake.loader.committer.status() == []
+
+
+def conditions(lake: LoadingLake) -> list[tuple[str, int, bool | None]]:
+    return [(str(each.table), each.rows, each.is_well) for each in lake.loader.committer.conditions()]
+
+
+def test_a_table_whose_rows_are_not_committed_for_long_is_in_trouble(lake: LoadingLake) -> None:
+    lake.send(lines(0, 3), "b1")
+    assert conditions(lake) == [("main.public.events", 3, None)]
+    lake.writer.fails = [NotAllowed("The virtual cluster default is suspended.")] * 7
+    for _ in range(2):
+        lake.look(61)
+        assert conditions(lake) == [("main.public.events", 3, None)], "it may be over soon"
+    for _ in range(5):
+        lake.look(61)
+    (found,) = lake.loader.committer.conditions()
+    assert found.is_well is False
+    assert found.trouble == (
+        "3 rows in 1 batch wait since 7 minutes, and cannot be committed: The virtual cluster default is suspended."
+    )
+    lake.look(61)
+    lake.send(lines(3, 4), "b2")
+    assert conditions(lake) == [("main.public.events", 1, True)], "the last commit worked"
+    lake.look(61)
+    assert conditions(lake) == []
+
+
+def test_rows_that_nobody_comes_to_commit_are_trouble(lake: LoadingLake) -> None:
+    lake.send(lines(0, 3), "b1")
+    lake.clock.advance(599)
+    assert conditions(lake) == [("main.public.events", 3, None)]
+    lake.clock.advance(1)
+    (found,) = lake.loader.committer.conditions()
+    assert (found.is_well, found.trouble) == (False, "3 rows in 1 batch wait since 10 minutes.")
+
+
+def test_a_damaged_batch_is_trouble_until_it_comes_again(lake: LoadingLake) -> None:
+    sent = lake.send(lines(0, 3), "b1").load
+    spool_file(lake, sent).write_bytes(b"damaged")
+    lake.look(61)
+    (found,) = lake.loader.committer.conditions()
+    assert (found.is_well, found.rows) == (False, 0)
+    assert found.trouble == "The file of batch b1 with 3 rows is gone or damaged: it must be sent again."
+    lake.send(lines(0, 3), "b1")
+    lake.look(61)
+    assert conditions(lake) == []
+    assert lake.rows() == [0, 1, 2]
 
 
 def test_what_fails_after_the_commit_has_not_failed(lake: LoadingLake) -> None:

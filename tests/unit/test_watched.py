@@ -14,6 +14,8 @@ from catalog.examples import NOW, a_record, a_table
 from headrace.alerts.incidents import Fact
 from headrace.catalog.records import Mark
 from headrace.catalog.store import Store
+from headrace.loading.committer import Condition
+from headrace.names import TableName
 from headrace.schedule.live import ByHandEnd
 from headrace.schedule.recounting import refreshed, resumed
 from headrace.watched import Watched
@@ -194,6 +196,21 @@ def test_a_backfill_that_works_says_nothing_about_the_schedule(store: Store, wat
     assert [found.state for found in watched.facts()] == ["FAILED"]
     watched.ended_by_hand("task-load", ByHandEnd("SUCCEED", NOW, backfill=True))
     assert [found.state for found in watched.facts()] == ["SUCCEED"]
+
+
+def test_rows_that_wait_for_a_table_are_told(store: Store) -> None:
+    events = TableName("main", "public", "events")
+    found = [
+        Condition("1", events, 3, 1, 100, 400.0, is_well=False, trouble="3 rows wait."),
+        Condition("2", events, 3, 1, 100, 4.0, is_well=None),
+        Condition("3", events, 3, 1, 100, 4.0, is_well=True),
+    ]
+    facts = Watched(store, lambda: NOW, loads=lambda: found).facts()
+    assert [(fact.object_id, fact.kind, fact.state, fact.error) for fact in facts] == [
+        ("loads-1", "LOADING", "FAILED", "3 rows wait."),
+        ("loads-2", "LOADING", None, None),
+        ("loads-3", "LOADING", "SUCCEED", None),
+    ]
 
 
 @pytest.mark.parametrize(

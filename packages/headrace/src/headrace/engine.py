@@ -274,7 +274,7 @@ class Lake:
         self._require_open()
         if self.scheduler is not None:
             return self.scheduler
-        self.watched = Watched(self.store, clock)
+        self.watched = Watched(self.store, clock, loads=self.loads.committer.conditions)
         self.alerts = AlertWatch(self.store, self.settings, clock, self.watched.facts)
 
         def ended_by_hand(object_id: str, end: ByHandEnd) -> None:

@@ -10,10 +10,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
-from headrace.alerts.incidents import Fact
+from headrace.alerts.incidents import LOADING, Fact
 from headrace.catalog.records import DynamicTable, Mark, RefreshRecord, Task, is_by_hand
 from headrace.catalog.store import Store
 from headrace.errors import HeadraceError, TimedOut
+from headrace.loading.committer import Condition
 from headrace.schedule.freshness import lag_seconds
 from headrace.schedule.live import ByHandEnd
 from headrace.schedule.timing import timing_of_table
@@ -27,9 +28,16 @@ class Watched:
     the next run ends."""
 
     def __init__(
-        self, store: Store, clock: Callable[[], datetime], *, monotonic: Callable[[], float] = time.monotonic
+        self,
+        store: Store,
+        clock: Callable[[], datetime],
+        *,
+        loads: Callable[[], Iterable[Condition]] = lambda: (),
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`loads` tells of rows on their way into tables."""
         self._store = store
+        self._loads = loads
         self._clock = clock
         self._monotonic = monotonic
         self._lock = threading.Lock()
@@ -55,7 +63,8 @@ class Watched:
             known = {table.id for table in tables} | {task.id for task in tasks}
             self._by_hand = {each: end for each, end in self._by_hand.items() if each in known}
             of_tables = [self._of_table(table, marks.get(table.id), refreshed.get(table.id)) for table in tables]
-            return [*of_tables, *(self._fact(task, "TASK", marks.get(task.id)) for task in tasks)]
+            of_tasks = [self._fact(task, "TASK", marks.get(task.id)) for task in tasks]
+        return [*of_tables, *of_tasks, *map(_of_loads, self._loads())]
 
     def _note_chances(self, tables: Iterable[DynamicTable]) -> None:
         """Right after a start, a jump of the clock or RESUME a table is far behind, and nobody is to blame."""
@@ -95,6 +104,20 @@ class Watched:
             job_id=end.job_id,
             asked_for=True,
         )
+
+
+def _of_loads(found: Condition) -> Fact:
+    state: Literal["SUCCEED", "FAILED"] | None = (
+        None if found.is_well is None else "SUCCEED" if found.is_well else "FAILED"
+    )
+    return Fact(
+        object_id=f"{LOADING}{found.table_id}",
+        name=found.table,
+        kind="LOADING",
+        state=state,
+        error=found.trouble,
+        on_schedule=False,
+    )
 
 
 def _is_newer(mark: Mark | None, end: ByHandEnd) -> bool:

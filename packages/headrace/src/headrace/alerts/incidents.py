@@ -17,6 +17,9 @@ from headrace.catalog.records import Alert, AlertEvent, Incident, is_by_hand
 from headrace.names import TableName
 
 RunEnd = Literal["SUCCEED", "FAILED", "SKIPPED"]
+LOADING = "loads-"
+"""Before the id of a table: what its loads are called."""
+TAKES_ROWS = "It takes rows again."
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Fact:
 
     object_id: str
     name: TableName
-    kind: Literal["TABLE", "TASK"]
+    kind: Literal["TABLE", "TASK", "LOADING"]
+    """LOADING is about the rows on their way into a table, which is no dynamic one."""
     state: RunEnd | None = None
     """How its last run ended; while the next one runs, still that. None when none has ended yet, or since it was
     resumed."""
@@ -81,11 +85,14 @@ def changes(
         if alert is None or incident.event not in alert.events or (fact and not _covers(alert, fact, sees)):
             dropped.append(_closed(incident, now, "The alert is not about it any more."))
         elif fact is None:
-            closed.append(_closed(incident, now, "It is not there any more."))
+            is_load = incident.object_id.startswith(LOADING)
+            closed.append(_closed(incident, now, TAKES_ROWS if is_load else "It is not there any more."))
         elif fact.by_hand and incident.event != "SUSPENSION":
             closed.append(_closed(incident, now, _suspended(fact)))  # Nobody waits for its next run.
         elif incident.event == "LAG" and not _has_lag(alert, fact):
             closed.append(_closed(incident, now, "It is refreshed by hand only."))
+        elif fact.kind == "LOADING" and fact.state == "SUCCEED":
+            closed.append(_closed(incident, now, TAKES_ROWS))
         elif _is_well(alert, incident.event, fact):
             closed.append(_closed(incident, now, f"It {messages.WELL[incident.event]}."))
         else:
@@ -157,6 +164,8 @@ def _is_well(alert: Alert, event: AlertEvent, fact: Fact) -> bool:
 
 
 def _message(alert: Alert, event: AlertEvent, fact: Fact) -> str:
+    if fact.kind == "LOADING":
+        return messages.plain(f"Rows for {fact.name} do not get into it: {fact.error or 'the reason is not known.'}")
     called = f"dynamic table {fact.name}" if fact.kind == "TABLE" else f"task {fact.name}"
     what = "refresh" if fact.kind == "TABLE" else "run"
     run = f"A {what} of {called} that somebody asked for" if fact.asked_for else f"The scheduled {what} of {called}"
@@ -176,6 +185,10 @@ def _advice(event: AlertEvent, fact: Fact) -> str:
     """Where to look further; and of a table that fails, that nobody tries for ever."""
     if event == "LAG":
         return "SHOW FRESHNESS tells more."
+    if fact.kind == "LOADING":
+        return (
+            "They are kept, and committed by a job on the virtual cluster default: SHOW JOBS LIKE 'LOAD%' tells more."
+        )
     if fact.kind == "TASK":
         return f"DESC TASK {fact.name} tells more."
     job = f", and DESC JOB '{fact.job_id}'" if fact.job_id else ""

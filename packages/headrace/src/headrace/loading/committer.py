@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from headrace.loading.notes import loads_since
 from headrace.loading.recalling import KEPT_DAYS, BatchIds
 from headrace.loading.shapes import Shapes, has_conditions, identity_columns
 from headrace.loading.spool import Spool
+from headrace.names import TableName
 from headrace.result import Result, done
 from headrace.running import require_wanted
 from headrace.storage.delta import DeltaLogs
@@ -38,10 +40,29 @@ _LOOK_SECONDS = 0.2
 _MOST_MOVES = 3
 _PRUNE_EVERY = timedelta(hours=1)
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 60.0
+_TROUBLE_SECONDS, _LONGEST_WAIT = 120.0, 600.0
+"""After so long rows that cannot be committed, or that nobody has come to commit, are worth telling of."""
 
 Submit = Callable[[Callable[[], Result], str], "LiveJob"]
 """Has work run as a job with this text."""
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """How it is with the rows on their way into one table."""
+
+    table_id: str
+    table: TableName
+    rows: int
+    batches: int
+    bytes: int
+    waits_seconds: float
+    """The longest of them."""
+    is_well: bool | None
+    """Whether the last commit worked; None while nobody can say."""
+    trouble: str | None = None
+    """What is wrong, as a sentence, where it is not well."""
 
 
 class Committer:
@@ -81,8 +102,12 @@ class Committer:
         self._paused: dict[str, tuple[float, float]] = {}
         """Tables whose last attempt failed: when to try again, and how long to wait after the next failure."""
         self._turns: dict[str, threading.Lock] = {}
-        self._damaged: set[str] = set()
+        self._damaged: dict[str, Load] = {}
         self._errors: dict[str, str] = {}
+        self._failing: dict[str, float] = {}
+        """Since when no commit of a table has worked."""
+        self._worked: set[str] = set()
+        """Tables whose last commit did."""
         self._pruned_at: datetime | None = None
         self._woken = threading.Event()
         self._closed = False
@@ -116,7 +141,7 @@ class Committer:
             self._running[waiting.table_id] = None
         rows = f"{waiting.rows:,} {'row' if waiting.rows == 1 else 'rows'}"
         try:
-            live = self._submit(lambda: self._work(waiting.table_id), f"LOAD {rows} INTO {waiting.name}")
+            live = self._submit(lambda: self._work(waiting.table_id), f"LOAD {rows} INTO {waiting.table}")
         except Exception as error:
             self._ended(waiting.table_id, error)
             return
@@ -129,7 +154,11 @@ class Committer:
             if error is None:
                 self._paused.pop(table_id, None)
                 self._errors.pop(table_id, None)
+                self._failing.pop(table_id, None)
+                self._worked.add(table_id)
             else:
+                self._failing.setdefault(table_id, now)
+                self._worked.discard(table_id)
                 pause = self._paused.get(table_id, (now, _FIRST_PAUSE))[1]
                 self._paused[table_id] = (now + pause, min(pause * 2, _LONGEST_PAUSE))
                 self._errors[table_id] = error.message if isinstance(error, HeadraceError) else str(error)
@@ -145,6 +174,38 @@ class Committer:
         """What waits, the longest wait first, each with the last error of its table, if there was one."""
         with self._lock:
             return [(waiting, self._errors.get(waiting.table_id)) for waiting in self._backlog.tables()]
+
+    def conditions(self) -> list[Condition]:
+        """Of every table that something waits for, or has lost rows on their way. What fails is trouble only when it
+        lasts: the next try comes soon."""
+        now = self._monotonic()
+        with self._lock:
+            waiting = {each.table_id: each for each in self._backlog.tables()}
+            damaged: dict[str, list[Load]] = {}
+            for load in self._damaged.values():
+                damaged.setdefault(load.table_id, []).append(load)
+            every = [*waiting, *(each for each in damaged if each not in waiting)]
+            return [self._condition(each, waiting.get(each), damaged.get(each, []), now) for each in every]
+
+    def _condition(self, table_id: str, waiting: Waiting | None, damaged: list[Load], now: float) -> Condition:
+        seconds = 0.0 if waiting is None else max(0.0, now - waiting.since)
+        failing = now - self._failing.get(table_id, now)
+        trouble = None
+        if damaged:
+            first = damaged[0]
+            more = f", and of {len(damaged) - 1} more" if len(damaged) > 1 else ""
+            trouble = (
+                f"The file of batch {first.key}{more} with {first.rows} rows is gone or damaged: it must be sent again."
+            )
+        elif waiting is not None and (failing >= _TROUBLE_SECONDS or seconds >= _LONGEST_WAIT):
+            count = f"{waiting.rows:,} rows in {waiting.batches:,} {'batch' if waiting.batches == 1 else 'batches'}"
+            error = self._errors.get(table_id)
+            told = f", and cannot be committed: {error}" if error else "."
+            trouble = f"{count} wait since {int(seconds // 60)} minutes{told}"
+        well = False if trouble is not None else True if table_id in self._worked else None
+        if waiting is None:
+            return Condition(table_id, table_name(damaged[0]), 0, 0, 0, 0.0, well, trouble)
+        return Condition(table_id, waiting.table, waiting.rows, waiting.batches, waiting.bytes, seconds, well, trouble)
 
     # ------------------------------------------------------------------ the thread
 
@@ -289,7 +350,7 @@ class Committer:
     def _is_sound(self, load: Load) -> bool:
         if self._spool.is_sound(load):
             return True
-        self._damaged.add(load.id)
+        self._damaged[load.id] = load
         self._backlog.remove([load])
         if self._spool.is_sound(load):  # Its client has sent it again meanwhile.
             self.mended(load)
@@ -302,7 +363,7 @@ class Committer:
 
     def mended(self, load: Load) -> None:
         """A batch that was damaged has its rows again."""
-        self._damaged.discard(load.id)
+        self._damaged.pop(load.id, None)
 
     def is_in(self, load: Load) -> bool:
         """Whether the rows of a batch are known to be in its table, whatever its record says. When its table is not
