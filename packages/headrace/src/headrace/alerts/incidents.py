@@ -186,9 +186,8 @@ def _advice(event: AlertEvent, fact: Fact) -> str:
     if event == "LAG":
         return "SHOW FRESHNESS tells more."
     if fact.kind == "LOADING":
-        return (
-            "They are kept, and committed by a job on the virtual cluster default: SHOW JOBS LIKE 'LOAD%' tells more."
-        )
+        jobs = "SHOW JOBS WHERE job_text LIKE 'LOAD%' tells more."
+        return f"They are kept, and committed by a job on the virtual cluster default: {jobs}"
     if fact.kind == "TASK":
         return f"DESC TASK {fact.name} tells more."
     job = f", and DESC JOB '{fact.job_id}'" if fact.job_id else ""
