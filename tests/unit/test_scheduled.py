@@ -97,6 +97,32 @@ def test_the_job_of_a_task_says_which_one_it_is() -> None:
     assert compute.asked["query_tag"] == "task main.public.`1. load`"
 
 
+@pytest.mark.parametrize(
+    ("trigger", "runs"), [("SCHEDULE", False), ("AFTER", False), ("MANUAL", True), ("BACKFILL", True)]
+)
+def test_a_run_that_waited_for_its_slot_while_its_task_was_suspended(tmp_path: Path, trigger: Any, runs: bool) -> None:
+    store = Store.open(f"sqlite:///{tmp_path / 'ops.db'}")
+    task = a_task("t", by_owner=True)
+    store.tasks.put(task.model_copy(update={"suspended": True}), new=True)
+    run = new_run(task, NOW, trigger, NOW)
+    store.task_runs.add(run)
+    asked: list[Any] = []
+    lake: Any = SimpleNamespace(
+        require_spark=lambda: None, await_spark=lambda: None,
+        compute=SimpleNamespace(submit=lambda work, **_: asked.append(work)),
+        _context=SimpleNamespace(store=store, clock=lambda: NOW),
+    )  # fmt: skip
+    work = ScheduledWork(lake, guarded=True)
+    work._run = lambda *_: done("Done.")  # type: ignore[method-assign]
+    work.run_task(task, run)
+    if runs:
+        asked[0]()
+    else:
+        with pytest.raises(Cancelled, match="was suspended before this run began"):
+            asked[0]()
+    store.close()
+
+
 def failed_with(body: str, monkeypatch: pytest.MonkeyPatch, error: Exception) -> HeadraceError:
     """What a task raises whose second statement fails."""
     ran: list[Any] = []

@@ -21,6 +21,7 @@ from headrace.lake_session import told
 from headrace.names import quote
 from headrace.result import Result, done
 from headrace.running import require_wanted
+from headrace.schedule.adopting import BY_CLOCK
 from headrace.schedule.live import ByHandEnd
 from headrace.security import masked_sql
 from headrace.security.roles import Principal, lesser
@@ -138,6 +139,8 @@ class ScheduledWork:
             present = store.tasks.by_id(task.id)  # As it is now: the run may have waited long in its queue.
             if present is None:
                 raise Cancelled(f"{task.table_name} was dropped before this run began.")
+            if present.suspended and run.trigger in BY_CLOCK:
+                raise Cancelled(f"{task.table_name} was suspended before this run began.")
             if not store.task_runs.begin(run, None if job is None else job.id, self._context.clock()):
                 raise Cancelled(f"This run of {task.table_name} was ended before it began.")
             return self._run(present, run, self._maker(present))

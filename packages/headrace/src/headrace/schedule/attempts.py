@@ -7,7 +7,7 @@ from datetime import datetime
 
 from headrace.catalog.records import MarkState, RunState, TaskRun
 from headrace.compute.jobs import INTERRUPTED
-from headrace.errors import Cancelled, EnvironmentFault, HeadraceError, TimedOut
+from headrace.errors import Cancelled, EnvironmentFault, HeadraceError, TimedOut, with_hint
 from headrace.result import Result
 
 FINISHED: tuple[RunState, ...] = ("SUCCEED", "FAILED", "SKIPPED", "CANCELLED")
@@ -44,8 +44,13 @@ def is_held_up(error: HeadraceError) -> bool:
 SERVER_ENDED = Failure("INTERRUPTED", INTERRUPTED)
 
 
-def timed_out(seconds: int) -> Failure:
-    return Failure(TimedOut.code, f"The run took longer than its TIMEOUT of {seconds} seconds.")
+def timed_out(seconds: int, stuck: str | None = None) -> Failure:
+    """`stuck` is the id of a job that does not stop."""
+    told = f"The run took longer than its TIMEOUT of {seconds} seconds"
+    if stuck is None:
+        return Failure(TimedOut.code, f"{told}.")
+    what_next = "It is not run again until that has ended; a restart of the server ends it."
+    return Failure(TimedOut.code, with_hint(f"{told}, and its job {stuck} does not stop.", what_next))
 
 
 def retry_pause(failed: int) -> float:

@@ -60,7 +60,8 @@ class LiveRun:
     job: LiveJob | None = None
     """The attempt that goes on."""
     running_since: float | None = None
-    timed_out: bool = False
+    timed_out_at: float | None = None
+    """When its job was told to stop, because its time was over."""
     retry_at: float | None = None
     """When the next attempt is due."""
     lost: int = 0

@@ -185,7 +185,7 @@ class Looking:
         """Decide and act; False when nothing came of it but waiting."""
         self._write_ends(now)
         pending = {each: live.pending for each, live in self._pending.items()}
-        steps = decide(self.definitions.items, self._marks, pending, now, self._by_hand.at_work(), self._had)
+        steps = decide(self.definitions.items, self._marks, pending, now, self._busy(), self._had)
         self._reset([step for step in steps if isinstance(step, Reset)], now)
         for step in steps:
             if isinstance(step, Forget):
@@ -266,7 +266,7 @@ class Looking:
 
     def _begin_again(self) -> None:
         """Make the next attempts that are due; what was suspended or dropped meanwhile has none."""
-        busy = self._by_hand.at_work()
+        busy = self._busy()
         for live in self._pending.values():
             if not live.begun or live.job is not None or live.outcome is not None:
                 continue
@@ -279,8 +279,16 @@ class Looking:
                 self._performer.begin(live)
 
     def _begin_by_hand(self, *, backfills: bool) -> None:
-        at_work = {each for each, live in self._pending.items() if live.job is not None}
+        at_work = {each for each, live in self._pending.items() if live.job is not None} | self._busy()
         self._by_hand.begin(self.definitions.items, at_work, self._monotonic(), backfills=backfills)
+
+    def _busy(self) -> frozenset[str]:
+        """Those of which something runs outside of the schedule: by hand, or a job that was given up and does not stop,
+        or what had their name and was dropped meanwhile."""
+        items = self.definitions.items
+        old = {live.item.name for live in self.runs() if live.job is not None and live.item.id not in items}
+        renewed = {item.id for item in items.values() if item.name in old} if old else set()
+        return self._by_hand.at_work() | self._performer.stuck() | renewed
 
     # ------------------------------------------------------------------ ending
 
