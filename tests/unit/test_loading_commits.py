@@ -656,6 +656,22 @@ def test_a_batch_that_nobody_would_commit_is_sent_again(lake: LoadingLake) -> No
     assert lake.rows() == [0, 1]
 
 
+def test_a_batch_that_could_not_be_written_leaves_nothing(lake: LoadingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = spool_module.sync
+
+    def full(path: Path) -> None:
+        if path.name.endswith(".arrow.part") and ".rejects" not in path.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        synced(path)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(spool_module, "sync", full)
+        with pytest.raises(EnvironmentFault, match="No space left on device"):
+            lake.send(lines(0, 2) + '\n{"id": "x"}', "b1")
+    assert lake.spooled() == []
+    assert not lake.send(lines(0, 2) + '\n{"id": "x"}', "b1").duplicate
+
+
 def test_a_batch_that_could_not_be_recorded(lake: LoadingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     add = lake.store.add
 
