@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.catalog.records import Mark
-from headrace.errors import EnvironmentFault, HeadraceError, QueryFailed, RefreshHeldUp, SparkEnded
+from headrace.errors import EnvironmentFault, HeadraceError, QueryFailed, RefreshHeldUp, spark_ended
 from headrace.schedule.live import new_run
 from unit.schedule_world import START, World, tick
 
@@ -270,12 +270,12 @@ def test_a_refresh_that_ended_with_spark_is_tried_again_and_not_for_ever(world: 
     world.look()
     world.advance(1)
     for _ in range(2):
-        world.job("a").end(SparkEnded("Spark's Java process ended while this ran."))
+        world.job("a").end(spark_ended("Spark's Java process ended while this ran."))
         world.look()
         assert world.mark("a").state == "CLAIMED"
         world.clock.advance(2)
         world.look()
-    world.job("a").end(SparkEnded("Spark's Java process ended while this ran."))
+    world.job("a").end(spark_ended("Spark's Java process ended while this ran."))
     world.look()
     assert (world.mark("a").state, world.mark("a").failures) == ("FAILED", 1)
 

@@ -119,10 +119,11 @@ class EnvironmentFault(UserError):
     """Whether it is that Spark's Java process ended: what ran then may be the reason."""
 
 
-class SparkEnded(EnvironmentFault):
-    """Spark's Java process ended under it."""
-
-    spark_ended = True
+def spark_ended(message: str, *, hint: str | None = None) -> EnvironmentFault:
+    """The error of what ran when Spark's Java process ended."""
+    fault = EnvironmentFault(message, hint=hint)
+    fault.spark_ended = True
+    return fault
 
 
 class Forbidden(UserError):

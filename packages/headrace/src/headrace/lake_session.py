@@ -19,7 +19,7 @@ from headrace import running
 from headrace.catalog.records import Occasion, RefreshRecord
 from headrace.collecting import Limit
 from headrace.compute.clusters import LiveJob
-from headrace.errors import HeadraceError, NotFound, QueryFailed, SessionReset, SparkEnded, UserError
+from headrace.errors import HeadraceError, NotFound, QueryFailed, SessionReset, UserError, spark_ended
 from headrace.names import check_parts, parse_parts, resolve
 from headrace.plan.jvm import Jvm, items
 from headrace.result import Result
@@ -317,7 +317,7 @@ def told(work: Callable[[], Result]) -> Result:
 
 
 def _spark_gone() -> UserError:
-    return SparkEnded(
+    return spark_ended(
         "Spark's Java process ended while this ran.",
         hint="A server starts it again by itself: repeat the statement in half a minute. An embedded lake must be "
         "closed and opened again. The log tells more: logs/headrace.log in the lake.",

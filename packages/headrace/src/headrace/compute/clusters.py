@@ -26,7 +26,7 @@ from headrace.compute.jobs import LiveJob, as_error, new_job_id, status_of
 from headrace.compute.pools import SparkWork, Stopper
 from headrace.compute.queue import Cluster
 from headrace.compute.queue import State as ClusterState
-from headrace.errors import Bug, Cancelled, HeadraceError, NotFound, SparkEnded, TooBusy, UserError
+from headrace.errors import Bug, Cancelled, HeadraceError, NotFound, TooBusy, UserError, spark_ended
 from headrace.interrupts import interrupts_deferred
 from headrace.result import Result
 
@@ -191,7 +191,7 @@ class Compute:
         self._stopper.abandon()
         for job in self.jobs():
             if job.began is not None:
-                job.running.stop(SparkEnded(reason))
+                job.running.stop(spark_ended(reason))
                 self._end(job, _Outcome(error=job.running.stopped))
 
     # ------------------------------------------------------------------ clusters
