@@ -152,8 +152,13 @@ class Looking:
         if reread:
             self._drop_marks()
         self._by_hand.take_in(self.definitions.items)
-        for live in self._by_hand.watch(self.definitions.items):
+        ended = self._by_hand.watch(self.definitions.items)
+        for live in ended:
             self._tell_by_hand(live, now)
+        for live in ended:
+            # One that worked counts as one by schedule would, unless it was for times long past.
+            if live.run is not None and (live.run.state, live.run.trigger == "BACKFILL") == ("SUCCEED", False):
+                self.change_mark(live.item.id, refreshed)
         for live in self._pending.values():
             self._performer.watch(live)
         self._write_ends(now)
@@ -293,8 +298,7 @@ class Looking:
     # ------------------------------------------------------------------ ending
 
     def _tell_by_hand(self, live: LiveRun, now: datetime) -> None:
-        """Say how a run of a task by hand ended. One that worked counts as one by schedule would, unless it was for
-        times long past."""
+        """Say how a run of a task by hand ended."""
         assert live.outcome is not None
         assert live.run is not None
         outcome, backfill = live.outcome, live.run.trigger == "BACKFILL"
@@ -305,8 +309,6 @@ class Looking:
                 live.item.id, ByHandEnd("FAILED", now, outcome.reason, outcome.code, outcome.job_id, backfill)
             )
         elif outcome.state == "SUCCEED":
-            if not backfill:
-                self.change_mark(live.item.id, refreshed)
             self.ended_by_hand(live.item.id, ByHandEnd("SUCCEED", now, backfill=backfill))
 
     def ended_by_hand(self, object_id: str, end: ByHandEnd) -> None:
