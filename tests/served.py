@@ -47,6 +47,9 @@ class PlainLake:
         self.spark_is_up = True
         self.scheduler = None
         self.loads = self
+        self.committer = self
+        self.found: list[Any] = []
+        """How it is with rows on their way."""
         self.go_on = threading.Event()
         """What WAIT waits for."""
         self.at_work = threading.Semaphore(0)
@@ -75,6 +78,9 @@ class PlainLake:
 
     def start(self) -> None:
         """Nothing is loaded."""
+
+    def conditions(self) -> list[Any]:
+        return self.found
 
     def start_scheduler(self, *, guarded: bool) -> None:
         """There is nothing to refresh."""

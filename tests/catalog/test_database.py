@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -20,8 +21,9 @@ from sqlalchemy import Connection, text
 from catalog.examples import NOW, a_record, a_table
 from headrace.catalog import migrations
 from headrace.catalog.database import Database
+from headrace.catalog.loads import LoadStore
 from headrace.catalog.models import Model
-from headrace.catalog.records import AuditEntry, VCluster
+from headrace.catalog.records import AuditEntry, Load, VCluster
 from headrace.catalog.store import Store
 from headrace.errors import BadSetting, EnvironmentFault, HeadraceError
 
@@ -60,6 +62,26 @@ def test_users_that_were_dropped_before_are_known(url: str, monkeypatch: pytest.
     store = Store.open(url)
     assert [store.users.was_dropped(name) for name in ("ann", "BOB", "carol", "root")] == [True, True, False, False]
     store.close()
+
+
+def test_loads_of_before_are_known_by_their_paths(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrations, "HEAD", "0006")
+    before = Database.open(url)
+    for number in range(2):
+        load = Load(
+            id=f"l{number}", table_path="/t", table_id="t1", workspace="main", schema_name="public", name="t",
+            kind="BATCH" if number else "FILE", key="1 2 - /in/a b.csv", state="COMMITTED", rows=1, received_at=NOW,
+        )  # fmt: skip
+        names = "id, table_id, kind, key_digest, state, received_at, payload"
+        payload = json.dumps(load.model_dump(mode="json"))
+        values = (load.id, "t1", load.kind, str(number), "COMMITTED", "2026-01-01 00:00:00", payload)
+        execute(before, f"INSERT INTO loads ({names}) VALUES ({', '.join(map(repr, values))})")
+    before.close()
+    monkeypatch.undo()
+    after = Database.open(url)
+    found = LoadStore(after).of_paths("t1", ["/in/a b.csv"])
+    assert [load.id for load in found["/in/a b.csv"]] == ["l0"]
+    after.close()
 
 
 def test_head_is_the_newest_script() -> None:

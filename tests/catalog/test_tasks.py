@@ -10,7 +10,8 @@ from catalog.examples import NOW, later
 from catalog.task_examples import a_run, a_task
 from headrace.catalog.database import Database
 from headrace.catalog.models import TaskRunRow
-from headrace.catalog.records import TaskRun
+from headrace.catalog.records import Mark, TaskRun
+from headrace.catalog.schedules import MarkStore
 from headrace.catalog.tasks import SHORT_OUTPUT, RunStore, TaskStore
 from headrace.errors import AlreadyExists, Bug, NotFound
 from headrace.names import TableName
@@ -116,6 +117,13 @@ def test_all_or_none_are_added(runs: RunStore) -> None:
     assert ids(runs.recent()) == ["r2"]
     runs.add_all([a_run("r3"), a_run("r4")])
     assert ids(runs.recent()) == ["r4", "r3", "r2"]
+
+
+def test_runs_beyond_the_mark_of_their_task(runs: RunStore, database: Database) -> None:
+    runs.add_all([a_run("r3", later(60)), a_run("r2", later(30)), a_run("r1"), a_run("r4", later(60), task_id="k2")])
+    assert runs.beyond_marks() == []
+    MarkStore(database).reset([Mark(object_id="k1", tick=NOW, state="SUCCEED", at=NOW)])
+    assert ids(runs.beyond_marks()) == ["r2", "r3"]
 
 
 def test_the_first_end_stands(runs: RunStore) -> None:

@@ -83,9 +83,10 @@ def test_the_operations_database_is_deleted(tmp_path: Path) -> None:
     run(lake, "sql CREATE TABLE t (id BIGINT NOT NULL)", "send b1 0 5", "commit", "send b2 5 10")
     for file in lake.glob("headrace.db*"):
         file.unlink()
-    answers = run(lake, "send b2 5 10", "commit", COUNTS)
+    answers = run(lake, "send b2 5 10", "commit", "send b1 0 5", "commit", COUNTS)
     assert answers[0]["send b2 5 10"][3] is True, "what waits is known again by its file"
-    assert answers[2][COUNTS] == [["10", "10", "2"]]
+    assert answers[2]["send b1 0 5"] == [5, 1, "COMMITTED", True], "what was committed, by the table's log"
+    assert answers[4][COUNTS] == [["10", "10", "2"]]
 
 
 def main(folder: str, actions: list[str]) -> None:

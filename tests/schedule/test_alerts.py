@@ -10,6 +10,7 @@ import pytest
 
 from headrace import Lake
 from headrace.catalog.records import Alert
+from headrace.errors import RefreshFailed
 from receivers import Web, web_receiver
 
 if TYPE_CHECKING:
@@ -29,7 +30,12 @@ def web(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
 
 
 def told(web: Web) -> list[tuple[Any, Any, Any]]:
-    return [(post.body["event"], post.body["state"], post.body["object"].rpartition(".")[2]) for post in web.got]
+    """What the receiver was told, one by one or together."""
+    return [
+        (each["event"], post.body["state"], each["object"].rpartition(".")[2])
+        for post in web.got
+        for each in post.body.get("incidents", [post.body])
+    ]
 
 
 def test_once_when_it_fails_and_once_when_it_works_again(web: Web, scheduled: Scheduled) -> None:
@@ -86,3 +92,28 @@ def test_a_task_that_takes_too_long(web: Web, scheduled: Scheduled) -> None:
     scheduled.minutes(1)
     scheduled.lake.alerts.look()
     assert told(web)[1:] == [("TIMEOUT", "CLOSED", "slow")]
+
+
+def test_what_somebody_asks_for_and_fails(web: Web, scheduled: Scheduled) -> None:
+    """As another scheduler does: tables and tasks without times."""
+    scheduled.sql(
+        f"""CREATE TABLE src (n INT); INSERT INTO src VALUES (1);
+        CREATE DYNAMIC TABLE shares AS SELECT 100 DIV n AS share FROM src;
+        CREATE TASK divide AS SELECT 100 DIV min(n) FROM src;
+        CREATE ALERT ops ON FAILURE NOTIFY '{web.url()}'"""
+    )
+    look = scheduled.lake.alerts.look
+    scheduled.sql("INSERT INTO src VALUES (0)")
+    with pytest.raises(RefreshFailed):
+        scheduled.sql("REFRESH DYNAMIC TABLE shares")
+    scheduled.sql("EXECUTE TASK divide")
+    scheduled.settle()
+    look()
+    look()
+    assert sorted(told(web)) == [("FAILURE", "OPEN", "divide"), ("FAILURE", "OPEN", "shares")]
+    assert len(web.got) == 1, "together"
+    assert "that somebody asked for failed" in web.got[0].body["text"]
+    scheduled.sql("DELETE FROM src WHERE n = 0; REFRESH DYNAMIC TABLE shares; EXECUTE TASK divide")
+    scheduled.settle()
+    look()
+    assert sorted(told(web)[2:]) == [("FAILURE", "CLOSED", "divide"), ("FAILURE", "CLOSED", "shares")]

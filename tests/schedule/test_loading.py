@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
@@ -16,7 +17,7 @@ import pytest
 
 from headrace import Lake
 from headrace.errors import Dangerous, Forbidden, HeadraceError, NotAllowed, NotFound, UserError
-from headrace.loading.checked import BadBatch
+from headrace.loading.checked import BadBatch, BatchDiffers
 from headrace.loading.receiving import Receipt
 from headrace.loading.writing import SparkWriter
 from headrace.security.roles import Principal
@@ -51,12 +52,12 @@ def test_sent_rows_reach_a_dynamic_table(lake: Lake, schema: str) -> None:
         CREATE DYNAMIC TABLE totals AS SELECT kind, count(*) AS n, sum(amount) AS total FROM events GROUP BY kind
         """
     )
-    for batch in range(3):
-        sent = send(
-            lake, schema, "events",
-            *({"id": batch * 10 + n, "kind": f"k{n % 2}", "amount": "1.25"} for n in range(10)), {"id": "x"},
-            batch_id=f"b{batch}",
-        )  # fmt: skip
+    batches = [
+        [*({"id": batch * 10 + n, "kind": f"k{n % 2}", "amount": "1.25"} for n in range(10)), {"id": "x"}]
+        for batch in range(3)
+    ]
+    for number, batch in enumerate(batches):
+        sent = send(lake, schema, "events", *batch, batch_id=f"b{number}")
         assert (sent.load.rows, sent.load.rejected, sent.load.state) == (10, 1, "RECEIVED")
     assert rows(lake, "SELECT count(*) FROM events") == [(0,)]
     flush(lake)
@@ -68,7 +69,9 @@ def test_sent_rows_reach_a_dynamic_table(lake: Lake, schema: str) -> None:
     record = lake.sql("REFRESH DYNAMIC TABLE totals").rows[0]
     assert record[10] == "INCREMENTAL"
     verify(lake, "totals")
-    again = send(lake, schema, "events", {"id": 1}, batch_id="b1")
+    with pytest.raises(BatchDiffers):
+        send(lake, schema, "events", {"id": 1}, batch_id="b1")
+    again = send(lake, schema, "events", *batches[1], batch_id="b1")
     assert (again.duplicate, again.load.state, again.load.version) == (True, "COMMITTED", 1)
     flush(lake)
     assert rows(lake, "SELECT count(*) FROM events") == [(30,)]
@@ -111,7 +114,8 @@ def test_constraints_generated_columns_and_defaults(lake: Lake, schema: str) -> 
         ALTER TABLE t ADD CONSTRAINT small CHECK (twice < 100)
         """
     )
-    sent = send(lake, schema, "t", {"id": 1}, {"id": 60}, {"id": None}, {"id": 3, "twice": 6}, batch_id="b1")
+    first: list[dict[str, Any]] = [{"id": 1}, {"id": 60}, {"id": None}, {"id": 3, "twice": 6}]
+    sent = send(lake, schema, "t", *first, batch_id="b1")
     assert (sent.load.rows, sent.load.rejected) == (3, 1)
     send(lake, schema, "t", {"id": 4, "d": None}, {"id": 5, "d": 1}, batch_id="b2")
     flush(lake)
@@ -120,7 +124,7 @@ def test_constraints_generated_columns_and_defaults(lake: Lake, schema: str) -> 
     found = rows(lake, "SELECT row_number, error FROM t_rejects ORDER BY row_number")
     assert [number for number, _ in found] == [2, 3, 4]
     assert found[0][1] == "The row does not meet the constraint small: twice < 100."
-    again = send(lake, schema, "t", {}, batch_id="b1")
+    again = send(lake, schema, "t", *first, batch_id="b1")
     assert (again.load.rows, again.load.rejected) == (1, 3)
 
 
@@ -133,13 +137,12 @@ def test_constraints_and_generated_columns_that_raise(lake: Lake, schema: str) -
         ALTER TABLE t ADD CONSTRAINT other CHECK (100 / x > 1 OR number < 10)
         """
     )
-    sent = send(
-        lake, schema, "t",
+    batch = [
         {"id": 1, "x": 5, "s": "1"}, {"id": 2, "x": 0, "s": "2"}, {"id": 3, "x": 5, "s": "no"},
         {"id": 2**62, "x": 5, "s": "4"}, {"id": 5, "x": 200, "s": "5"}, {"id": 6, "x": 7, "s": None},
         {"id": 7, "x": None, "s": "7"},
-        batch_id="b1",
-    )  # fmt: skip
+    ]  # fmt: skip
+    sent = send(lake, schema, "t", *batch, batch_id="b1")
     assert sent.load.rejected == 0
     flush(lake)
     assert rows(lake, "SELECT id, number, twice, part FROM t ORDER BY id") == [(1, 1, 2, 5), (6, None, 12, None)]
@@ -151,7 +154,7 @@ def test_constraints_and_generated_columns_that_raise(lake: Lake, schema: str) -
         (7, "The row does not meet the constraint share: 100 / x > 1."),
     ]
     assert not lake.loads.committer.status()
-    again = send(lake, schema, "t", {}, batch_id="b1")
+    again = send(lake, schema, "t", *batch, batch_id="b1")
     assert (again.load.rows, again.load.rejected, again.load.state) == (2, 5, "COMMITTED")
 
 
@@ -259,7 +262,7 @@ def test_odd_tables_of_rejects_hold_up_nothing(lake: Lake, schema: str) -> None:
         assert rows(lake, f"SELECT id FROM {name}") == [(1,)]
         used = f"{name}_rejects" if name in ("wider", "again") else f"{name}_rejects_2"
         assert rows(lake, f"SELECT batch_id, row_number FROM {used}") == [("b1", 2)], name
-    again = send(lake, schema, "columns", {}, batch_id="b1")
+    again = send(lake, schema, "columns", {"id": 1}, {"id": "x"}, batch_id="b1")
     assert (again.load.state, again.load.rows, again.load.rejected) == ("COMMITTED", 1, 1)
     (told,) = rows(lake, "DESC DETAIL columns_rejects_2")
     assert "columns_rejects has not the columns batch_id" in str(told)
@@ -278,11 +281,12 @@ def test_a_condition_on_the_time_is_asked_once(lake: Lake, schema: str, monkeypa
         append(self, *arguments)
 
     monkeypatch.setattr(SparkWriter, "append", late)
-    send(lake, schema, "t", {"id": 1, "at": "2026-01-01T00:00:00Z"}, {"id": 2, "at": soon.isoformat()}, batch_id="b1")
+    batch = [{"id": 1, "at": "2026-01-01T00:00:00Z"}, {"id": 2, "at": soon.isoformat()}]
+    send(lake, schema, "t", *batch, batch_id="b1")
     flush(lake)
     assert rows(lake, "SELECT id FROM t") == [(1,)], "what was too early when it was judged stays so"
     assert rows(lake, "SELECT row_number FROM t_rejects") == [(2,)]
-    again = send(lake, schema, "t", {}, batch_id="b1")
+    again = send(lake, schema, "t", *batch, batch_id="b1")
     assert (again.load.rows, again.load.rejected) == (1, 1)
 
 
@@ -359,10 +363,11 @@ def test_copy_csv_json_and_parquet(lake: Lake, folder: Path) -> None:
     lake.sql("CREATE DYNAMIC TABLE d AS SELECT kind, count(*) AS n FROM t GROUP BY kind")
     copy = f"COPY INTO t FROM '{folder}/a.csv' FILE_FORMAT = CSV OPTIONS ('header' = 'true')"
     loaded = lake.sql(copy)
-    assert loaded.columns == ["file", "state", "rows", "rejected", "error"]
+    assert loaded.columns == ["file", "state", "rows", "rejected", "error", "note"]
     assert loaded.rows == [
-        (str(folder / "a.csv"), "LOADED", 2, 1, 'Column id: "x" is no BIGINT: it must be a whole number.')
+        (str(folder / "a.csv"), "LOADED", 2, 1, 'Column id: "x" is no BIGINT: it must be a whole number.', None)
     ]
+    os.utime(folder / "a.csv", ns=(1, 1))
     assert [row[1:4] for row in rows(lake, copy)] == [("SKIPPED", 0, 0)]
     with pytest.raises(UserError, match=r"a\.csv is CSV and .*b\.json is JSON"):
         lake.sql(f"COPY INTO t FROM '{folder}'")
@@ -429,7 +434,8 @@ def test_rows_over_http(lake: Lake, schema: str, server: tuple[str, str]) -> Non
     lake.sql("CREATE TABLE t (id INT NOT NULL, note STRING)")
     http, kind = client(server), {"Content-Type": "application/x-ndjson"}
     path = f"/v1/tables/{schema}.t/rows"
-    answer = http.post(path, params={"batch_id": "b1"}, content=b'{"id": 1}\n{"id": 1.5}\n{"ID": 2}', headers=kind)
+    body = b'{"id": 1}\n{"id": 1.5}\n{"ID": 2}'
+    answer = http.post(path, params={"batch_id": "b1"}, content=body, headers=kind)
     assert answer.json() == {"batch_id": "b1", "accepted": 2, "rejected": 1, "state": "RECEIVED", "duplicate": False}
     table = pa.table({"id": pa.array([3, 4], pa.int32()), "note": ["a", "b"]})
     sink = pa.BufferOutputStream()
@@ -439,7 +445,8 @@ def test_rows_over_http(lake: Lake, schema: str, server: tuple[str, str]) -> Non
     assert http.post(path, content=sink.getvalue().to_pybytes(), headers=arrow).json()["accepted"] == 2
     flush(lake)
     assert rows(lake, "SELECT id FROM t ORDER BY id") == [(1,), (2,), (3,), (4,)]
-    assert http.post(path, params={"batch_id": "b1"}, content=b"x", headers=kind).json()["state"] == "COMMITTED"
+    assert http.post(path, params={"batch_id": "b1"}, content=body, headers=kind).json()["state"] == "COMMITTED"
+    assert http.post(path, params={"batch_id": "b1"}, content=b"x", headers=kind).status_code == 409
     assert http.post(f"/v1/tables/{schema}.missing/rows", content=b"{}", headers=kind).status_code == 404
     big = b'{"id": 1, "note": "' + b"x" * 3_000_000 + b'"}'
     assert http.post(path, content=big, headers=kind).json()["accepted"] == 1

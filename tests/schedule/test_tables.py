@@ -73,6 +73,31 @@ def test_upstream_before_downstream_within_one_tick(diamond: Scheduled) -> None:
     verify(diamond, *TABLES)
 
 
+def test_from_start_with_on(scheduled: Scheduled) -> None:
+    """Not before it, and from then on at its interval, whatever the minutes of others are."""
+    start = scheduled.clock().replace(second=30) + timedelta(minutes=3)
+    scheduled.sql(
+        f"""CREATE TABLE src (a INT);
+        CREATE DYNAMIC TABLE later REFRESH START WITH TIMESTAMP '{start:%Y-%m-%d %H:%M:%S}' INTERVAL 2 MINUTE
+          AS SELECT a FROM src;
+        INSERT INTO src VALUES (1)"""
+    )
+    scheduled.minutes(3)
+    assert history(scheduled, "later") == []
+    shown = scheduled.sql("SELECT next_refresh FROM (SHOW FRESHNESS LIKE 'later')").rows
+    assert shown == [(start.replace(tzinfo=None),)]
+    scheduled.minutes(1)
+    assert modes(scheduled, "later") == ["INCREMENTAL"]
+    assert mark(scheduled, "later").tick == start
+    assert history(scheduled, "later")[0]["completion_target"] == start.replace(tzinfo=None) + timedelta(minutes=2)
+    scheduled.minutes(1)
+    assert len(modes(scheduled, "later")) == 1
+    scheduled.minutes(1)
+    assert modes(scheduled, "later") == ["INCREMENTAL", "NO_DATA"]
+    assert mark(scheduled, "later").tick == start + timedelta(minutes=2)
+    verify(scheduled, "later")
+
+
 def test_a_refresh_by_schedule_is_a_job_and_one_without_changes_is_none(diamond: Scheduled) -> None:
     before = len(diamond.lake.store.jobs.recent())
     diamond.minutes(1)

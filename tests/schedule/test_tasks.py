@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,44 +45,73 @@ def verify(lake: Lake | Scheduled, *names: str) -> None:
 # The two documents that tasks come from
 
 
+FIRST, SECOND = "1. Time Processing dy", "2. Aggregate dy"
+"""As seed 004 calls its two tasks."""
+
+
 def test_one_task_prepares_and_another_aggregates_after_it(scheduled: Scheduled) -> None:
-    """Seed 004: two tasks at one minute, the second depending on the first."""
+    """Seed 004: two tasks at one minute, the second depending on the first, each of which makes its dynamic table if
+    need be and refreshes it."""
     scheduled.sql(
-        """CREATE TABLE event_tb (event STRING, process DOUBLE, event_time TIMESTAMP);
-        INSERT INTO event_tb VALUES ('a', 20.0, TIMESTAMP '2023-09-20 14:43:13'),
-          ('b', 21.0, TIMESTAMP '2023-09-19 14:30:14');
-        CREATE TASK `1. Time Processing` SCHEDULE = '1 minute' AS BEGIN
-          CREATE DYNAMIC TABLE IF NOT EXISTS event_gettime AS
-            SELECT event, process, hour(event_time) AS event_hour, minute(event_time) AS event_minute FROM event_tb;
-          REFRESH DYNAMIC TABLE event_gettime;
+        f"""CREATE TABLE event_tb (event STRING, process DOUBLE, event_time TIMESTAMP);
+        INSERT INTO event_tb VALUES
+          ('event-0', 20.0, TIMESTAMP '2023-09-20 14:43:13'), ('event-0', 20.0, TIMESTAMP '2023-09-19 11:40:13'),
+          ('event-1', 21.0, TIMESTAMP '2023-09-19 14:30:14'), ('event-1', 22.0, TIMESTAMP '2023-09-20 14:20:15');
+        CREATE TASK `{FIRST}` SCHEDULE = '1 minute' AS BEGIN
+          CREATE dynamic TABLE IF NOT EXISTS event_gettime AS
+            SELECT event, process, YEAR(event_time) event_year, MONTH(event_time) event_month,
+              DAY(event_time) event_day, hour(event_time) event_hour, minute(event_time) event_minute
+            FROM event_tb;
+          REFRESH dynamic TABLE event_gettime;
         END;
-        CREATE TASK `2. Aggregate` SCHEDULE = '1 minute' AFTER `1. Time Processing` AS BEGIN
-          CREATE DYNAMIC TABLE IF NOT EXISTS event_group_minute AS
-            SELECT event, event_hour, event_minute, sum(process) AS process_sum FROM event_gettime
-            GROUP BY event, event_hour, event_minute;
-          REFRESH DYNAMIC TABLE event_group_minute;
+        CREATE TASK `{SECOND}` SCHEDULE = '1 minute' AFTER `{FIRST}` AS BEGIN
+          CREATE dynamic TABLE IF NOT EXISTS event_group_minute AS
+            SELECT event, event_hour, event_minute, SUM(process) process_sum
+            FROM event_gettime GROUP BY event, event_hour, event_minute;
+          refresh dynamic table event_group_minute;
         END;"""
     )
     scheduled.minutes(1)
-    (first,), (second,) = runs(scheduled, "1. time processing"), runs(scheduled, "2. aggregate")
+    (first,), (second,) = runs(scheduled, FIRST.lower()), runs(scheduled, SECOND.lower())
     assert (first["state"], second["state"]) == ("SUCCEED", "SUCCEED")
-    assert first["scheduled_time"] == second["scheduled_time"] <= now(scheduled)
+    assert first["scheduled_time"] == second["scheduled_time"] == now(scheduled).replace(second=0)
     assert first["end_time"] <= second["start_time"]
     assert (second["trigger"], second["attempt"], second["merged"]) == ("SCHEDULE", 1, 0)
-    assert sorted(scheduled.sql("SELECT * FROM event_group_minute").rows) == [("a", 14, 43, 20.0), ("b", 14, 30, 21.0)]
-    scheduled.sql("INSERT INTO event_tb VALUES ('a', 22.0, TIMESTAMP '2024-01-20 14:43:13')")
+    assert sorted(scheduled.sql("SELECT * FROM event_gettime").rows) == [
+        ("event-0", 20.0, 2023, 9, 19, 11, 40), ("event-0", 20.0, 2023, 9, 20, 14, 43),
+        ("event-1", 21.0, 2023, 9, 19, 14, 30), ("event-1", 22.0, 2023, 9, 20, 14, 20),
+    ]  # fmt: skip
+    groups = [
+        ("event-0", 11, 40, 20.0),
+        ("event-0", 14, 43, 20.0),
+        ("event-1", 14, 20, 22.0),
+        ("event-1", 14, 30, 21.0),
+    ]
+    assert sorted(scheduled.sql("SELECT * FROM event_group_minute").rows) == groups
+    shown = {row["name"]: (row["schedule"], row["after"]) for row in rows(scheduled, "SHOW TASKS")}
+    assert {each: schedule for each, (schedule, _) in shown.items()} == dict.fromkeys(shown, "1 minute")
+    assert shown[FIRST.lower()][1] in (None, "")
+    assert FIRST.lower() in str(shown[SECOND.lower()][1])
+    scheduled.sql("INSERT INTO event_tb VALUES ('event-0', 20.0, TIMESTAMP '2024-01-20 14:43:13')")
     scheduled.minutes(1)
-    assert sorted(scheduled.sql("SELECT * FROM event_group_minute").rows) == [("a", 14, 43, 42.0), ("b", 14, 30, 21.0)]
-    newest = rows(scheduled, "SHOW DYNAMIC TABLE REFRESH HISTORY WHERE name = 'event_gettime' LIMIT 1")[0]
-    assert (newest["refresh_trigger"], newest["refresh_mode"]) == ("MANUAL", "INCREMENTAL")
+    groups[1] = ("event-0", 14, 43, 40.0)
+    assert sorted(scheduled.sql("SELECT * FROM event_group_minute").rows) == groups
+    ((schema,),) = scheduled.sql("SELECT current_schema()").rows
+    found = rows(scheduled, "SHOW DYNAMIC TABLE REFRESH HISTORY WHERE name='event_gettime'")
+    newest = next(row for row in found if row["schema_name"] == schema)
+    assert (newest["state"], newest["refresh_trigger"], newest["refresh_mode"]) == ("SUCCEED", "MANUAL", "INCREMENTAL")
     assert newest["stats"] == '{"rows_deleted":"0","rows_inserted":"1"}'
-    assert states(scheduled, "2. aggregate") == ["SUCCEED", "SUCCEED"]
+    assert (newest["virtual_cluster"].upper(), newest["error_message"]) == ("DEFAULT", None)
+    assert json.loads(newest["source_tables"]) == [
+        {"schema": schema, "table_name": "event_tb", "workspace": newest["workspace_name"]}
+    ]
+    assert states(scheduled, SECOND.lower()) == ["SUCCEED", "SUCCEED"]
     verify(scheduled, "event_gettime", "event_group_minute")
 
 
 def test_the_tutorial_runs_by_itself(scheduled: Scheduled) -> None:
-    """Seed 001: a task imports rows each minute, one dynamic table cleans them, another counts them; then all of it is
-    taken offline."""
+    """Seed 001: a task imports rows each minute, one dynamic table cleans them, another counts them, about a minute
+    behind; then all of it is taken offline."""
     scheduled.sql(
         """CREATE TABLE behaviour (at TIMESTAMP, user_id BIGINT, action STRING);
         CREATE TASK import SCHEDULE = '1 minute' AS
@@ -91,13 +121,26 @@ def test_the_tutorial_runs_by_itself(scheduled: Scheduled) -> None:
         CREATE DYNAMIC TABLE counted REFRESH INTERVAL 1 MINUTE VCLUSTER default AS
           SELECT action, count(*) AS events, max(at) AS newest FROM cleaned GROUP BY action"""
     )
-    scheduled.minutes(4)
-    assert states(scheduled, "import") == ["SUCCEED"] * 4
-    found = {action: (events, newest) for action, events, newest in scheduled.sql("SELECT * FROM counted").rows}
-    # The import of a minute and the refreshes of the same minute do not wait for each other.
-    assert found.keys() == {"view", "buy"}
-    assert all(15 <= events <= 20 for events, _ in found.values())
-    assert all(now(scheduled) - newest <= timedelta(minutes=2) for _, newest in found.values())
+    for minute in range(1, 5):
+        scheduled.minutes(1)
+        assert states(scheduled, "import") == ["SUCCEED"] * minute
+        for name in ("cleaned", "counted"):
+            (row,) = rows(scheduled, f"SHOW FRESHNESS LIKE '{name}'")
+            assert (row["status"], row["lag_second"], row["target_second"]) == ("FRESH", 0, 120)
+            assert (row["failures"], row["is_late"], row["reason"]) == (0, False, None)
+            assert row["next_refresh"] == now(scheduled).replace(second=0) + timedelta(minutes=1)
+        found = {action: (events, newest) for action, events, newest in scheduled.sql("SELECT * FROM counted").rows}
+        if minute == 1 and not found:
+            continue
+        # The import of a minute and the refreshes of the same minute do not wait for each other: what the minute before
+        # has brought is there, and what this one brings may be. A tick was a second ago.
+        assert found.keys() == {"view", "buy"}
+        assert {events for events, _ in found.values()} in ({5 * minute}, {5 * (minute - 1)})
+        assert all(now(scheduled) - newest <= timedelta(minutes=1, seconds=1) for _, newest in found.values())
+    modes = {
+        row["refresh_mode"] for row in rows(scheduled, "SHOW DYNAMIC TABLE REFRESH HISTORY WHERE name = 'counted'")
+    }
+    assert "INCREMENTAL" in modes
     verify(scheduled, "cleaned", "counted")
     scheduled.sql("ALTER TASK import SUSPEND; ALTER DYNAMIC TABLE cleaned SUSPEND; ALTER DYNAMIC TABLE counted SUSPEND")
     before = scheduled.sql("SELECT count(*) FROM behaviour").rows
@@ -106,6 +149,9 @@ def test_the_tutorial_runs_by_itself(scheduled: Scheduled) -> None:
     assert len(runs(scheduled, "import")) == 4
     (task,) = rows(scheduled, "SHOW TASKS LIKE 'import'")
     assert (task["state"], task["next_run"], task["last_state"]) == ("SUSPENDED", None, "SUCCEED")
+    for name in ("cleaned", "counted"):
+        (row,) = rows(scheduled, f"SHOW FRESHNESS LIKE '{name}'")
+        assert (row["status"], row["next_refresh"], row["lag_second"]) == ("SUSPENDED", None, 120)
     scheduled.sql("DROP TASK import")
     assert len(runs(scheduled, "import")) == 4
     verify(scheduled, "cleaned", "counted")

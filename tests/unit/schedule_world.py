@@ -14,6 +14,7 @@ from headrace.errors import Bug, Cancelled, EnvironmentFault, HeadraceError, Not
 from headrace.names import TableName
 from headrace.plan.query import BoundText, Query, Source
 from headrace.result import Result, done
+from headrace.schedule.live import ByHandEnd
 from headrace.schedule.recounting import resumed
 from headrace.schedule.scheduler import Scheduler
 
@@ -175,8 +176,9 @@ class MemoryMarks:
 
 
 class MemoryRuns:
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: Faults, marks: MemoryMarks) -> None:
         self.rows: dict[str, TaskRun] = {}
+        self._marks = marks
         self._faults = faults
 
     def add(self, run: TaskRun) -> None:
@@ -227,6 +229,14 @@ class MemoryRuns:
         ordered = sorted(own, key=lambda run: (run.tick, run.id), reverse=True)
         return self._faults.during("runs.recent", lambda: ordered[:limit])
 
+    def beyond_marks(self) -> list[TaskRun]:
+        def work() -> list[TaskRun]:
+            marks = {each: mark.tick for each, mark in self._marks.rows.items()}
+            own = (run for run in self.rows.values() if run.task_id in marks and run.tick > marks[run.task_id])
+            return sorted(own, key=lambda run: (run.tick, run.id))
+
+        return self._faults.during("runs.beyond_marks", work)
+
     def unfinished(self) -> list[TaskRun]:
         own = [run for run in self.rows.values() if run.state in ("WAITING", "QUEUED", "RUNNING")]
         return self._faults.during("runs.unfinished", lambda: sorted(own, key=lambda run: (run.tick, run.id)))
@@ -247,7 +257,7 @@ class MemoryStore:
         self.definitions: dict[str, DynamicTable] = {}
         self.marks = MemoryMarks(self.faults)
         self.tasks = MemoryTasks(self.faults)
-        self.task_runs = MemoryRuns(self.faults)
+        self.task_runs = MemoryRuns(self.faults, self.marks)
 
     def tables(self) -> list[DynamicTable]:
         return self.faults.during("tables", lambda: list(self.definitions.values()))
@@ -309,6 +319,7 @@ class DoubleOfWork:
         self.suspensions: list[tuple[str, str]] = []
         self.suspend_errors: list[Exception] = []
         self.ends: list[tuple[str, Mark]] = []
+        self.ends_by_hand: list[tuple[str, ByHandEnd]] = []
         self.at_once: Callable[[str, datetime], HeadraceError | bool | None] = lambda name, tick: False
         """How a job ends as soon as it is submitted: with None well, with an error badly, with False not yet."""
 
@@ -351,6 +362,9 @@ class DoubleOfWork:
 
     def ended(self, object_id: str, mark: Mark) -> None:
         self.ends.append((object_id.partition("-")[2], mark))
+
+    def ended_by_hand(self, object_id: str, end: ByHandEnd) -> None:
+        self.ends_by_hand.append((object_id.partition("-")[2], end))
 
 
 class World:

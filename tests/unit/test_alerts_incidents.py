@@ -92,6 +92,51 @@ def test_lag() -> None:
     assert look([alert], [incident], a_fact(lag_seconds=600.0)).closed
 
 
+def test_a_table_that_somebody_took_offline_has_no_lag() -> None:
+    alert = an_alert(events=("LAG",), lag_seconds=600)
+    offline = a_fact(lag_seconds=700.0, suspended=True, by_hand=True, suspended_reason="Suspended by ann.")
+    assert look([alert], [], offline) == Changes()
+    (incident,) = look([alert], [], a_fact(lag_seconds=700.0)).opened
+    (closed,) = look([alert], [incident], offline).closed
+    assert closed.closed_reason == "It was suspended by ann."
+    failed_its_way_there = replace(offline, by_hand=False)
+    assert look([alert], [], failed_its_way_there).opened
+
+
+def test_a_table_is_late_only_when_it_could_have_caught_up() -> None:
+    """Right after a start, a jump of the clock or RESUME, all tables are behind."""
+    alert = an_alert(events=("LAG",), lag_seconds=600)
+    assert look([alert], [], a_fact(lag_seconds=7000.0, chance_seconds=600.0)) == Changes()
+    (incident,) = look([alert], [], a_fact(lag_seconds=7000.0, chance_seconds=601.0)).opened
+    assert look([alert], [incident], a_fact(lag_seconds=7000.0, chance_seconds=0.0)) == Changes(), "it goes on"
+
+
+def test_rows_that_cannot_be_loaded() -> None:
+    """A table that is no dynamic one: only alerts for all tell of it."""
+    everything, named = (
+        an_alert(events=("FAILURE", "LAG"), lag_seconds=1),
+        an_alert(name="one", kind="TABLE", object=ORDERS),
+    )
+    bad = a_fact(object_id="loads-1", kind="LOADING", state="FAILED", error="3 rows wait since 5 minutes.")
+    (incident,) = look([everything, named], [], bad).opened
+    assert (incident.alert, incident.event) == ("ops", "FAILURE")
+    assert incident.message == "Rows for main.public.orders do not get into it: 3 rows wait since 5 minutes."
+    assert "SHOW JOBS" in (incident.advice or "")
+    assert look([everything], [incident], replace(bad, state=None)) == Changes()
+    for facts in ((replace(bad, state="SUCCEED"),), ()):
+        (closed,) = look([everything], [incident], *facts).closed
+        assert closed.closed_reason == "It takes rows again."
+
+
+def test_a_run_by_hand_that_failed() -> None:
+    alert = an_alert()
+    for kind, told in (("TABLE", "refresh of dynamic table"), ("TASK", "run of task")):
+        (incident,) = look([alert], [], a_fact(kind=kind, state="FAILED", error="boom", asked_for=True)).opened
+        assert incident.message == f"A {told} main.public.orders that somebody asked for failed: boom"
+        assert "five failures" not in (incident.advice or "")
+        assert look([alert], [incident], a_fact(kind=kind)).closed
+
+
 def test_a_table_that_others_refresh_has_a_lag_for_those_who_name_it() -> None:
     everything = an_alert(events=("LAG",), lag_seconds=600)
     named = an_alert(events=("LAG",), lag_seconds=600, kind="TABLE", object=ORDERS)

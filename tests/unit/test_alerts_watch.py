@@ -169,7 +169,75 @@ def test_what_was_told_is_written_before_the_next_is_told(here: Here) -> None:
 
     here.sender.send = looking  # type: ignore[method-assign]
     here.look()
-    assert seen == [0, 1, 2]
+    for number in range(3):
+        here.table("SUCCEED", f"t{number}")
+        here.table("FAILED", f"u{number}")
+    here.look()
+    assert seen == [0, 3, 6], "the first beginnings; then the others, and the ends"
+    assert sum(len(one.recovery_told) for one in here.incidents) == 3
+
+
+def test_what_begins_or_ends_in_one_look_is_one_message(here: Here) -> None:
+    here.alert(HOOK, "mailto:ann@example.com")
+    here.alert(HOOK, name="late", events=("LAG",), lag_seconds=60)
+    for number in range(200):
+        here.table("FAILED", f"t{number:03d}", error=f"boom {number}")
+    here.table("SUCCEED", "old", lag_seconds=90.0)
+    here.look()
+    assert sorted(host for host, _ in here.sender.sent) == ["example.com", "hooks.test"]
+    message = dict(here.sender.sent)["hooks.test"]
+    assert message.subject == "[headrace sales] 201 incidents: FAILURE, LAG"
+    lines = message.text.splitlines()
+    assert lines[:2] == [
+        "201 incidents have begun.",
+        "FAILURE: The scheduled refresh of dynamic table main.public.t000 failed: boom 0",
+    ]
+    assert lines[-2:] == ["… and 181 more. SHOW ALERT HISTORY lists all of them.", "Alerts: late, ops."]
+    assert len(lines) == 23
+    fields = message.fields
+    assert (fields["state"], fields["count"], fields["event"], fields["object"]) == ("OPEN", 201, None, None)
+    assert len(fields["incidents"]) == 50
+    assert fields["incidents"][0]["object"] == "main.public.t000"
+    assert fields["incidents"][0]["incident"] in {one.id for one in here.incidents}
+    mail = dict(here.sender.sent)["example.com"]
+    assert mail.subject == "[headrace sales] 200 incidents: FAILURE"
+    assert (mail.fields["event"], mail.fields["alert"]) == ("FAILURE", "ops")
+    assert {len(one.told) for one in here.incidents} == {1, 2}
+    here.sender.sent.clear()
+    here.look()
+    assert here.sender.sent == [], "and only once"
+    for number in range(2):
+        here.table("SUCCEED", f"t{number:03d}")
+    here.table("FAILED", "new")
+    here.look()
+    for receiver in ("example.com", "hooks.test"):
+        told = [(one.fields["state"], one.fields["count"]) for host, one in here.sender.sent if host == receiver]
+        assert sorted(told) == [("CLOSED", 2), ("OPEN", 1)]
+    over = next(one for _, one in here.sender.sent if one.fields["state"] == "CLOSED")
+    assert over.text.splitlines()[:2] == [
+        "2 incidents are over.", "FAILURE: main.public.t000 works again, after 2 minutes.",
+    ]  # fmt: skip
+
+
+def test_what_a_receiver_refuses_together_it_gets_one_by_one(here: Here) -> None:
+    here.alert()
+    for number in range(3):
+        here.table("FAILED", f"t{number}")
+    send = here.sender.send
+
+    def picky(target: Target, message: Message) -> None:
+        if message.fields["count"] > 1 or message.fields["object"] == "main.public.t1":
+            raise Undelivered("it answered 413 Content Too Large", away=False)
+        send(target, message)
+
+    here.sender.send = picky  # type: ignore[method-assign]
+    here.look()
+    assert here.sender.told() == []
+    here.look()
+    assert {message.fields["object"] for _, message in here.sender.sent} == {"main.public.t0", "main.public.t2"}
+    assert sorted((one.object_name, one.attempts) for one in here.incidents) == [
+        ("main.public.t0", 0), ("main.public.t1", 2), ("main.public.t2", 0),
+    ]  # fmt: skip
 
 
 def test_pauses_grow_and_the_tries_end(here: Here) -> None:
@@ -219,14 +287,15 @@ def test_who_does_not_answer_is_asked_once_for_all(here: Here) -> None:
     here.sender.faults["hooks.test"] = Undelivered("no connection", away=True)
     here.look()
     assert here.sender.tried.count("hooks.test") == 1
-    assert len(here.sender.told()) == 20
+    assert [message.fields["count"] for _, message in here.sender.sent] == [20]
+    here.sender.sent.clear()
     assert {one.attempts for one in here.incidents} == {1}
     here.sender.tried.clear()
     here.look()
     assert here.sender.tried == ["hooks.test"]
     here.sender.faults.clear()
     here.look(timedelta(minutes=2))
-    assert len(here.sender.told()) == 20
+    assert [message.fields["count"] for _, message in here.sender.sent] == [20]
     assert {(one.attempts, one.error) for one in here.incidents} == {(0, None)}
 
 
@@ -259,6 +328,9 @@ def test_a_slow_receiver_gets_its_share_of_a_look(here: Here, monkeypatch: pytes
     here.alert()
     for number in range(10):
         here.table("FAILED", f"t{number}")
+    here.sender.faults["hooks.test"] = Undelivered("it answered 413 Content Too Large", away=False)
+    here.look()  # From now on it gets them one by one.
+    here.sender.faults.clear()
     seconds = [0.0]
     monkeypatch.setattr("headrace.alerts.watch.time.monotonic", lambda: seconds[0])
     send = here.sender.send
@@ -272,7 +344,7 @@ def test_a_slow_receiver_gets_its_share_of_a_look(here: Here, monkeypatch: pytes
     assert len(here.sender.told()) == 4
     here.look(timedelta(seconds=10))
     assert len(here.sender.told()) == 4
-    assert all(one.attempts == 0 for one in here.incidents)
+    assert all(one.attempts == (0 if one.told else 1) for one in here.incidents), "who had no turn has not failed"
 
 
 def test_slow_receivers_of_one_user_hold_up_nobody_else(here: Here) -> None:

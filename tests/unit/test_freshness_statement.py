@@ -21,7 +21,7 @@ from headrace.statements import freshness
 
 COLUMNS = [
     "schema_name", "name", "status", "lag_second", "target_second", "last_refresh", "last_mode", "rows_inserted",
-    "rows_deleted", "last_duration", "next_refresh", "running_job", "failures", "reason",
+    "rows_deleted", "last_duration", "next_refresh", "running_job", "failures", "reason", "is_late",
 ]  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def test_a_fresh_table(here: Here) -> None:
         "schema_name": "public", "name": "orders", "status": "FRESH", "lag_second": 30, "target_second": 120,
         "last_refresh": ago(28.5), "last_mode": "INCREMENTAL", "rows_inserted": 12, "rows_deleted": 3,
         "last_duration": timedelta(seconds=2), "next_refresh": ago(-29), "running_job": None, "failures": 0,
-        "reason": None,
+        "reason": None, "is_late": False,
     }  # fmt: skip
 
 
@@ -100,7 +100,7 @@ def test_a_table_that_was_never_refreshed(here: Here) -> None:
     row = here.row()
     assert (row.pop("name"), row.pop("status"), row.pop("schema_name")) == ("orders", "MANUAL", "public")
     assert row.pop("lag_second") == 0, "since it was created"
-    assert (row.pop("failures"), set(row.values())) == (0, {None})
+    assert (row.pop("failures"), row.pop("is_late"), set(row.values())) == (0, False, {None})
 
 
 def test_what_runs_and_what_waits(here: Here) -> None:
@@ -136,6 +136,7 @@ def test_what_failed_keeps_its_last_success(here: Here, store: Store) -> None:
     row = here.row()
     assert (row["status"], row["failures"], row["reason"]) == ("FAILED", 4, "Division by zero.")
     assert (row["lag_second"], row["last_mode"], row["rows_inserted"]) == (300, "INCREMENTAL", 1)
+    assert row["is_late"] is True
 
 
 def test_a_table_that_waits_for_others_is_as_old_as_what_it_has(here: Here) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ import pytest
 from deltalake import DeltaTable, Field, Schema
 
 from headrace.catalog.records import Load
-from headrace.errors import EnvironmentFault, NotFound, QueryFailed, TooBusy, Unsupported, UserError
+from headrace.errors import EnvironmentFault, NotAllowed, NotFound, QueryFailed, TooBusy, Unsupported, UserError
 from headrace.loading import json_rows
 from headrace.loading import spool as spool_module
+from headrace.loading.checked import BatchDiffers
 from headrace.loading.commits import Commits
 from headrace.loading.notes import noted
 from headrace.loading.spool import Spool
@@ -99,7 +101,7 @@ def test_many_batches_are_one_commit(lake: LoadingLake) -> None:
     assert lake.rows() == list(range(200))
     assert lake.writer.commits == 1
     (commit, note), *_ = noted(lake.loader.logs, lake.table, "BATCH")
-    assert (commit.version, note.sequence, len(note.loads), commit.changes) == (1, 1, 20, "append")
+    assert (commit.version, note.sequence, len(note.held), commit.changes) == (1, 1, 20, "append")
 
 
 def test_enough_rows_do_not_wait(tmp_path: Path) -> None:
@@ -199,8 +201,55 @@ def test_a_failed_commit_is_tried_again_with_the_same_batches(lake: LoadingLake)
     lake.look(10)
     assert lake.rows() == list(range(10))
     found = [note for _, note in noted(lake.loader.logs, lake.table, "BATCH")]
-    assert [(note.sequence, len(note.loads)) for note in found] == [(2, 1), (1, 1)]
+    assert [(note.sequence, len(note.held)) for note in found] == [(2, 1), (1, 1)]
     assert lake.loader.committer.status() == []
+
+
+def conditions(lake: LoadingLake) -> list[tuple[str, int, bool | None]]:
+    return [(str(each.table), each.rows, each.is_well) for each in lake.loader.committer.conditions()]
+
+
+def test_a_table_whose_rows_are_not_committed_for_long_is_in_trouble(lake: LoadingLake) -> None:
+    lake.send(lines(0, 3), "b1")
+    assert conditions(lake) == [("main.public.events", 3, None)]
+    lake.writer.fails = [NotAllowed("The virtual cluster default is suspended.")] * 7
+    for _ in range(2):
+        lake.look(61)
+        assert conditions(lake) == [("main.public.events", 3, None)], "it may be over soon"
+    for _ in range(5):
+        lake.look(61)
+    (found,) = lake.loader.committer.conditions()
+    assert found.is_well is False
+    assert found.trouble == (
+        "3 rows in 1 batch wait since 7 minutes, and cannot be committed: The virtual cluster default is suspended."
+    )
+    lake.look(61)
+    lake.send(lines(3, 4), "b2")
+    assert conditions(lake) == [("main.public.events", 1, True)], "the last commit worked"
+    lake.look(61)
+    assert conditions(lake) == []
+
+
+def test_rows_that_nobody_comes_to_commit_are_trouble(lake: LoadingLake) -> None:
+    lake.send(lines(0, 3), "b1")
+    lake.clock.advance(599)
+    assert conditions(lake) == [("main.public.events", 3, None)]
+    lake.clock.advance(1)
+    (found,) = lake.loader.committer.conditions()
+    assert (found.is_well, found.trouble) == (False, "3 rows in 1 batch wait since 10 minutes.")
+
+
+def test_a_damaged_batch_is_trouble_until_it_comes_again(lake: LoadingLake) -> None:
+    sent = lake.send(lines(0, 3), "b1").load
+    spool_file(lake, sent).write_bytes(b"damaged")
+    lake.look(61)
+    (found,) = lake.loader.committer.conditions()
+    assert (found.is_well, found.rows) == (False, 0)
+    assert found.trouble == "The file of batch b1 with 3 rows is gone or damaged: it must be sent again."
+    lake.send(lines(0, 3), "b1")
+    lake.look(61)
+    assert conditions(lake) == []
+    assert lake.rows() == [0, 1, 2]
 
 
 def test_what_fails_after_the_commit_has_not_failed(lake: LoadingLake) -> None:
@@ -256,12 +305,13 @@ def test_files_that_cannot_be_found_keep_their_rows_waiting(lake: LoadingLake) -
 def test_rows_that_do_not_meet_a_constraint(lake: LoadingLake) -> None:
     DeltaTable(lake.table).alter.add_constraint({"small": "id < 3"})
     lake.writer.bad = lambda row: row["id"] >= 3
-    lake.send(lines(0, 5) + '\n{"id": "x"}', "b1")
+    body = lines(0, 5) + '\n{"id": "x"}'
+    lake.send(body, "b1")
     lake.send(lines(0, 1), "b2")
     lake.look(61)
     assert lake.rows() == [0, 0, 1, 2]
     assert lake.rejects() == [("b1", 4), ("b1", 5), ("b1", 6)]
-    again = lake.send("{}", "b1")
+    again = without_database(lake).send(body, "b1")
     assert (again.load.rows, again.load.rejected, again.load.state) == (3, 3, "COMMITTED")
 
 
@@ -379,7 +429,8 @@ def test_a_batch_whose_file_is_damaged_is_taken_again(lake: LoadingLake, rows: i
     if seen:
         lake.look(61)
         assert lake.rows() == [10]
-    again = lake.send(lines(0, rows) + '\n{"id": "x"}', "b1")
+    body = lines(0, rows) + '\n{"id": "x"}'
+    again = lake.send(body, "b1")
     assert (again.duplicate, again.load.id, again.load.rows, again.load.rejected) == (False, sent.id, rows, 1)
     assert lake.send(body, "b1").duplicate, "once is enough"
     lake.look(61)
@@ -605,6 +656,22 @@ def test_a_batch_that_nobody_would_commit_is_sent_again(lake: LoadingLake) -> No
     assert lake.rows() == [0, 1]
 
 
+def test_a_batch_that_could_not_be_written_leaves_nothing(lake: LoadingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = spool_module.sync
+
+    def full(path: Path) -> None:
+        if path.name.endswith(".arrow.part") and ".rejects" not in path.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        synced(path)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(spool_module, "sync", full)
+        with pytest.raises(EnvironmentFault, match="No space left on device"):
+            lake.send(lines(0, 2) + '\n{"id": "x"}', "b1")
+    assert lake.spooled() == []
+    assert not lake.send(lines(0, 2) + '\n{"id": "x"}', "b1").duplicate
+
+
 def test_a_batch_that_could_not_be_recorded(lake: LoadingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     add = lake.store.add
 
@@ -781,10 +848,116 @@ def test_the_operations_database_is_deleted(lake: LoadingLake) -> None:
     for file in lake.folder.glob("ops.db*"):
         file.unlink()
     lake = LoadingLake(lake.folder, lake.clock)
-    assert lake.send(lines(5, 10), "b2").duplicate, "what waits is known again by its file"
+    lake.look(61)
+    for number, name in enumerate(("b1", "b2")):
+        again = lake.send(lines(5 * number, 5 * number + 5) + '\n{"id": "x"}', name)
+        assert (again.duplicate, again.load.rows, again.load.rejected) == (True, 5, 1), name
+    with pytest.raises(BatchDiffers):
+        lake.send(lines(0, 6), "b1")
     lake.look(61)
     assert lake.rows() == list(range(10))
     assert lake.rejects() == [("b1", 6), ("b2", 6)]
+
+
+def without_database(lake: LoadingLake) -> LoadingLake:
+    """The lake after its operations database was lost."""
+    lake.close()
+    for file in lake.folder.glob("ops.db*"):
+        file.unlink()
+    return LoadingLake(lake.folder, lake.clock)
+
+
+def test_committed_batches_are_known_by_the_tables_log(lake: LoadingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when writing them down is cut short, and when other batches come first."""
+    for number in range(5):
+        lake.send(lines(number, number + 1), f"b{number}")
+        lake.look(61)
+    lake = without_database(lake)
+    add, written = lake.store.add, iter(range(2))
+
+    def failing(load: Load) -> Load | None:
+        if next(written, None) is None:
+            raise EnvironmentFault("The database is away.")
+        return add(load)
+
+    monkeypatch.setattr(lake.store, "add", failing)
+    with pytest.raises(EnvironmentFault):
+        lake.send(lines(0, 1), "b0")
+    monkeypatch.undo()
+    lake = reopened(lake)
+    lake.send(lines(5, 6), "b5")
+    lake.look(61)
+    lake = reopened(lake)
+    assert [lake.send(lines(number, number + 1), f"b{number}").duplicate for number in range(6)] == [True] * 6
+    lake.look(61)
+    assert lake.rows() == list(range(6))
+
+
+def test_ids_of_an_old_copy_of_the_database_and_later_ones_are_known(lake: LoadingLake) -> None:
+    lake.send(lines(0, 1), "b0")
+    lake.look(61)
+    lake.close()
+    kept = {path: path.read_bytes() for path in lake.folder.glob("ops.db*")}
+    lake = LoadingLake(lake.folder, lake.clock)
+    for number in (1, 2):
+        lake.send(lines(number, number + 1), f"b{number}")
+        lake.look(61)
+    lake.close()
+    for path in lake.folder.glob("ops.db*"):
+        path.unlink()
+    for path, content in kept.items():
+        path.write_bytes(content)
+    lake = LoadingLake(lake.folder, lake.clock)
+    assert [lake.send(lines(number, number + 1), f"b{number}").duplicate for number in range(3)] == [True] * 3
+
+
+def test_ids_of_a_tables_log_are_forgotten_as_those_of_the_database_are(lake: LoadingLake) -> None:
+    lake.clock.now = datetime.now(timezone.utc)  # Commits have the time of the machine.
+    lake.send(lines(0, 1), "b0")
+    lake.look(61)
+    lake.clock.advance(8 * 24 * 3600)
+    lake = without_database(lake)
+    assert not lake.send(lines(0, 1), "b0").duplicate
+
+
+def test_a_commit_names_no_more_batches_than_its_note_can_hold(
+    lake: LoadingLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.loading.committer._SET_KEYS", 3000)
+    names = [f"{'ü' * 200}{number}" for number in range(6)]
+    for number, name in enumerate(names):
+        lake.send(lines(number, number + 1), name)
+    lake.look(61)
+    found = [note for _, note in noted(lake.loader.logs, lake.table, "BATCH")]
+    assert [len(note.held) for note in found] == [2, 2, 2]
+    assert {held.key for note in found for held in note.held} == set(names)
+    assert lake.rows() == list(range(6))
+
+
+def test_another_content_under_the_same_id_is_refused(lake: LoadingLake) -> None:
+    lake.send(lines(0, 3), "b1")
+    for _ in range(2):
+        with pytest.raises(BatchDiffers, match='The batch "b1" has come before, with another content') as refused:
+            lake.send(lines(0, 4), "b1")
+        assert "batch_id" in (refused.value.hint or "")
+        assert lake.send(lines(0, 3), "b1").duplicate
+        lake.look(61)
+    assert lake.rows() == [0, 1, 2]
+    assert lake.spooled() == []
+
+
+def test_of_two_contents_at_once_one_is_taken(lake: LoadingLake) -> None:
+    def send(number: int) -> bool | None:
+        try:
+            return lake.send(lines(10 * number, 10 * number + 1), "same").duplicate
+        except BatchDiffers:
+            return None
+
+    with ThreadPoolExecutor(8) as pool:
+        told = list(pool.map(send, range(8)))
+    assert (told.count(False), told.count(None)) == (1, 7)
+    lake.look(61)
+    assert len(lake.rows()) == 1
 
 
 def test_the_operations_database_is_an_old_copy(lake: LoadingLake) -> None:

@@ -19,10 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from headrace.catalog.records import path_in
 from headrace.errors import BadSetting, Dangerous, EnvironmentFault, NotAllowed, NotFound, Unsupported, UserError
 from headrace.loading import files as files_module
 from headrace.loading.checked import BadBatch
-from headrace.loading.files import FileFormat, FileReader, SourceFile, format_of, listed, path_in
+from headrace.loading.files import FileFormat, FileReader, SourceFile, format_of, listed
 from headrace.loading.files import _told as told
 from unit.loading_double import NAME, LoadingLake, lines
 from unit.test_loading_rows import UTC, array_of, column, map_of, shape, struct_of
@@ -260,6 +261,62 @@ def test_empty_lines_before_the_names_are_no_rows(tmp_path: Path, blank: str, mu
     assert list(errors) == [2]
 
 
+@pytest.mark.parametrize("block", [8 * 1024**2, 7, 20])
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+@pytest.mark.parametrize("multi_line", ["true", "false"])
+def test_the_ends_of_lines(
+    tmp_path: Path, end: str, multi_line: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.loading.files._BLOCK", block)
+    rows = ["1,x", "bad,y", '3,"z ""quoted"", and 5"', '4,5" pipe', "5,"]
+    values = [
+        {"a": 1, "b": "x"}, {"a": 3, "b": 'z "quoted", and 5'}, {"a": 4, "b": '5" pipe'}, {"a": 5, "b": None},
+    ]  # fmt: skip
+    plain = written(tmp_path / "plain.csv", end.join(rows) + end)
+    named = written(tmp_path / "named.csv", end.join(["a,b", *rows]))
+    for path, options in ((plain, {}), (named, {"header": "true"})):
+        found, errors = read(path, "CSV", A, B, multiLine=multi_line, **options)
+        assert found == values
+        assert errors == {2: 'Column a: "bad" is no INT: it must be a whole number.'}
+
+
+def test_a_carriage_return_is_the_end_of_a_line_but_in_quotes(tmp_path: Path) -> None:
+    mixed = written(tmp_path / "mixed.csv", 'a,b\r1,x\n2,"y\rz"\r\n3,w\r4,"v\r\n5,u\r\n')
+    rows, errors = read(mixed, "CSV", A, B, header="true")
+    assert rows == [{"a": 1, "b": "x"}, {"a": 2, "b": "y\rz"}, {"a": 3, "b": "w"}, {"a": 5, "b": "u"}]
+    assert list(errors) == [4]
+    assert errors[4].startswith("A quote is not closed")
+    one = written(tmp_path / "one.csv", '1,"x\ry"')
+    assert read(one, "CSV", A, B) == ([{"a": 1, "b": "x\ry"}], {})
+    escaped = written(tmp_path / "e.csv", "1;'x\\'\r;y'\r2;z\r")
+    assert read(escaped, "CSV", A, B, quote="'", escape="\\", sep=";")[0] == [
+        {"a": 1, "b": "x'\r;y"}, {"a": 2, "b": "z"},
+    ]  # fmt: skip
+
+
+def test_the_tables_columns_say_how_many_fields_a_row_has(tmp_path: Path) -> None:
+    """Not the first row: that may be the one that is wrong."""
+    for first, counted in (("1", "1 fields"), ("1,x,y", "3 fields")):
+        for multi_line in ("true", "false"):
+            path = written(tmp_path / "x.csv", f"{first}\n2,b\n3,d\n")
+            rows, errors = read(path, "CSV", A, B, multiLine=multi_line)
+            assert rows == [{"a": 2, "b": "b"}, {"a": 3, "b": "d"}]
+            assert errors == {1: f"The row has {counted}, not 2."}
+    rows, errors = read(written(tmp_path / "x.csv", "1\n2\n"), "CSV", A, B)
+    assert (rows, len(errors)) == ([], 2)
+
+
+def test_columns_at_the_end_that_the_table_fills_may_be_left_out(tmp_path: Path) -> None:
+    default = column("c", "integer", CURRENT_DEFAULT="7")
+    assert read(written(tmp_path / "x.csv", "1,x\n2,y\n"), "CSV", A, B, default)[0] == [
+        {"a": 1, "b": "x"}, {"a": 2, "b": "y"},
+    ]  # fmt: skip
+    assert len(read(written(tmp_path / "x.csv", "1,x,3\n2,y,4\n"), "CSV", A, B, default)[0]) == 2
+    rows, errors = read(written(tmp_path / "x.csv", "1\n2,y,4\n"), "CSV", A, B, default)
+    assert rows == [{"a": 2, "b": "y", "c": 4}]
+    assert errors == {1: "The row has 1 fields, not 3."}
+
+
 def test_csv(tmp_path: Path) -> None:
     path = written(tmp_path / "x.csv", 'B, a\r\n"x ""y"", z",1\r\n,\r\n"",2\r\nNA,3\r\n')
     rows, errors = read(path, "CSV", A, B, header="true")
@@ -415,13 +472,63 @@ def test_each_file_once(lake: LoadingLake) -> None:
     assert lake.writer.commits == 2
     assert [state for _, state, _, _ in states(lake.copy("in"))] == ["SKIPPED"] * 3
     written(files / "c.json", lines(5, 6))
-    os.utime(files / "a.json", ns=(1, 1))
-    assert [state for _, state, _, _ in states(lake.copy("in"))] == ["LOADED", "SKIPPED", "LOADED", "SKIPPED"]
-    assert lake.rows() == [0, 0, 1, 1, 2, 2, 3, 4, 5]
+    assert [state for _, state, _, _ in states(lake.copy("in"))] == ["SKIPPED", "SKIPPED", "LOADED", "SKIPPED"]
+    assert lake.rows() == [0, 1, 2, 3, 4, 5]
     assert states(lake.copy("in/c.json", force=True)) == [("c.json", "LOADED", 1, 0)]
     assert states(lake.copy("in/c.json")) == [("c.json", "SKIPPED", 0, 0)]
     assert lake.rows().count(5) == 2
     assert lake.spooled() == []
+
+
+def test_a_file_that_was_only_touched_is_the_same_file(lake: LoadingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(lake.folder / "a.json", lines(0, 3))
+    empty = written(lake.folder / "b.json", "")
+    lake.copy("*.json")
+    digested: list[str] = []
+    digest = SourceFile.digest
+    monkeypatch.setattr(SourceFile, "digest", lambda file: digested.append(file.path) or digest(file))
+    for times in (1, 2):
+        for each in (path, empty):
+            os.utime(each, ns=(times, times))
+        assert [state for _, state, _, _ in states(lake.copy("*.json"))] == ["SKIPPED"] * 2
+        assert digested == [str(path), str(empty)] * times, "its contents are looked at"
+        assert [state for _, state, _, _ in states(lake.copy("*.json"))] == ["SKIPPED"] * 2
+        assert digested == [str(path), str(empty)] * times, "and not again while its time is the same"
+    written(lake.folder / "c.json", lines(0, 3))
+    assert states(lake.copy("c.json")) == [("c.json", "LOADED", 3, 0)], "under another name it is another file"
+    assert lake.rows() == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_file_with_other_contents_is_another_file_and_that_is_said(lake: LoadingLake) -> None:
+    path = written(lake.folder / "a.json", lines(0, 2))
+    (first,) = lake.copy("a.json")
+    assert first.note is None
+    written(path, lines(0, 3))
+    (grown,) = lake.copy("a.json")
+    assert (grown.state, grown.rows) == ("LOADED", 3)
+    assert (
+        grown.note
+        == "It was loaded before, and has changed since: all of its rows are in the table now, besides those."
+    )
+    written(path, lines(7, 10))
+    (same_size,) = lake.copy("a.json")
+    assert (same_size.state, same_size.rows, same_size.note) == ("LOADED", 3, grown.note)
+    assert lake.rows() == [0, 0, 1, 1, 2, 7, 8, 9]
+    written(path, lines(0, 2))
+    assert [each.state for each in lake.copy("a.json")] == ["SKIPPED"], "each of its contents once"
+
+
+def test_a_load_of_an_earlier_version_is_known_by_its_time(lake: LoadingLake) -> None:
+    path = written(lake.folder / "a.json", lines(0, 2))
+    lake.copy("a.json")
+    (record,) = lake.store.of_paths(DeltaTable(lake.table).metadata().id, [str(path)])[str(path)]
+    lake.store.forget([record.id])
+    lake.store.add(record.model_copy(update={"digest": None}))
+    assert [each.state for each in lake.copy("a.json")] == ["SKIPPED"]
+    os.utime(path, ns=(1, 1))
+    assert [each.state for each in lake.copy("a.json")] == ["LOADED"], "nobody knows what it held"
+    os.utime(path, ns=(2, 2))
+    assert [each.state for each in lake.copy("a.json")] == ["SKIPPED"]
 
 
 def test_nothing_but_empty_files(lake: LoadingLake) -> None:
@@ -463,6 +570,7 @@ def test_files_are_remembered_by_the_table_itself(lake: LoadingLake) -> None:
     for file in lake.folder.glob("ops.db*"):
         file.unlink()
     lake = LoadingLake(lake.folder, lake.clock)
+    os.utime(lake.folder / "a.json", ns=(1, 1))
     assert [state for _, state, _, _ in states(lake.copy("*.json"))] == ["SKIPPED", "SKIPPED"]
     lake.close()
     for file in lake.folder.glob("ops.db*"):

@@ -69,7 +69,9 @@ def test_a_batch_is_acknowledged_once(served: Served) -> None:
     answer = served.post(body, "first")
     assert answer.status_code == 200, answer.text
     assert answer.json() == {"batch_id": "first", "accepted": 3, "rejected": 1, "state": "RECEIVED", "duplicate": False}
-    again = served.post("whatever", "first").json()
+    differs = served.post("whatever", "first")
+    assert (differs.status_code, differs.json()["error"]["code"]) == (409, "BATCH_DIFFERS")
+    again = served.post(body, "first").json()
     assert again == {"batch_id": "first", "accepted": 3, "rejected": 1, "state": "RECEIVED", "duplicate": True}
     served.loading.look(61)
     assert served.post(body, "first").json()["state"] == "COMMITTED"

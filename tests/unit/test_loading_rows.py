@@ -489,6 +489,14 @@ def test_no_bytes_break_it(kind: Any, body: bytes) -> None:
     assert found.rows.num_rows + len(found.rejects) == len([line for line in body.split(b"\n") if line.strip(b" \t\r")])
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_the_quick_way_is_taken_for_every_piece_of_a_file(end: bytes) -> None:
+    """The last line of a piece has lost its line feed."""
+    found = Lines(shape(column("a", "integer")), UTC)._quickly(end.join([b'{"a":1}', b'{"a":2}', b""])[:-1])
+    assert found is not None
+    assert found.to_pylist() == [{"a": 1}, {"a": 2}]
+
+
 def test_the_quick_way_is_taken() -> None:
     kinds = [
         "boolean",

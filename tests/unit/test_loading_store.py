@@ -51,6 +51,24 @@ def test_a_key_is_taken_once(store: LoadStore) -> None:
     assert store.count() == 4
 
 
+def test_loads_of_files_by_their_paths(store: LoadStore) -> None:
+    def a_file(load_id: str, path: str, **changes: Any) -> Load:
+        return a_load(load_id, kind="FILE", key=f"1 2 {load_id} {path}", state="COMMITTED", **changes)
+
+    store.add_all([a_file("l1", "/in/a b.csv"), a_file("l2", "/in/a b.csv"), a_file("l3", "/in/c.csv")])
+    store.add_all([a_file("l4", "/in/c.csv", table_id="t2"), a_load("l5", key="1 2 - /in/c.csv")])
+    found = store.of_paths("t1", ["/in/a b.csv", "/in/c.csv", "/no"])
+    assert {path: ids(loads) for path, loads in found.items()} == {"/in/a b.csv": ["l1", "l2"], "/in/c.csv": ["l3"]}
+    store.rekey("l3", "1 9 - /in/c.csv")
+    ((changed,),) = store.of_paths("t1", ["/in/c.csv"]).values()
+    assert (
+        changed
+        == store.with_key("t1", "FILE", "1 9 - /in/c.csv")
+        == a_file("l3", "").model_copy(update={"key": "1 9 - /in/c.csv"})
+    )
+    store.rekey("nobody", "1 9 - /in/c.csv")
+
+
 def test_of_many_at_once_one_is_first(store: LoadStore) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda number: store.add(a_load(f"l{number}", key="same")), range(16)))

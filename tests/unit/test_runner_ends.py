@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 import pytest
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkException
 
 from catalog.examples import NOW, a_table
 from headrace import running
 from headrace.catalog.records import Occasion, RefreshRecord
 from headrace.catalog.store import Store
-from headrace.errors import Cancelled, EnvironmentFault, NotAllowed, RefreshFailed, RefreshRunning
+from headrace.errors import Cancelled, EnvironmentFault, NotAllowed, RefreshFailed, RefreshHeldUp, RefreshRunning
 from headrace.progress import Progress
 from headrace.refresh import lease
 from headrace.refresh import runner as runner_module
@@ -111,11 +114,40 @@ def test_a_success_s_end_is_written_by_a_look(store: FullStore, runner: Runs) ->
     assert store.refusals == 1, "nothing is left to write"
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        EnvironmentFault("The disk is full: No space left on device", hint="Free some space."),
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EMFILE, "Too many open files"),
+        DeltaError("Generic LocalFileSystem error: No space left on device (os error 28)"),
+        PySparkException("java.io.IOException: No space left on device"),
+    ],
+)
+def test_what_no_table_is_to_blame_for_is_told_as_such(store: FullStore, runner: Runs, error: Exception) -> None:
+    runner.outcome = error
+    with pytest.raises(RefreshHeldUp, match=r"The refresh of main\.public\.orders failed") as raised:
+        runner.refresh(a_table())
+    assert isinstance(raised.value, EnvironmentFault)
+    assert not raised.value.spark_ended
+    assert raised.value.hint is not None
+    assert store.history()[0].state == "FAILED"
+
+
+def test_what_may_be_the_table_s_own_is_no_fault_of_its_surroundings(store: FullStore, runner: Runs) -> None:
+    for error in (ValueError("x"), NotAllowed("no"), OSError(errno.ENOENT, "No such file"), DeltaError("odd")):
+        runner.outcome = error
+        with pytest.raises(RefreshFailed) as raised:
+            runner.refresh(a_table())
+        assert not isinstance(raised.value, EnvironmentFault)
+
+
 @pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connection refused"), Py4JNetworkError("no answer")])
 def test_a_java_process_that_is_gone_is_named(store: FullStore, runner: Runs, error: Exception) -> None:
     runner.outcome = error
-    with pytest.raises(RefreshFailed, match="Java process ended"):
+    with pytest.raises(RefreshHeldUp, match="Java process ended") as raised:
         runner.refresh(a_table())
+    assert raised.value.spark_ended
     assert store.history()[0].error_message == JAVA_ENDED
 
 

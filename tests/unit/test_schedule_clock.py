@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from headrace.errors import QueryFailed
 from unit.schedule_world import World, tick
 
 
@@ -66,6 +67,65 @@ def test_a_jump_back_by_far_does_not_stop_it_for_long(world: World, caplog: pyte
     assert minutes_of(world, "a") == [100_000, 11, 12, 13]
     assert minutes_of(world, "t") == [100_000, 11, 12, 13]
     assert len(world.store.marks.resets) == 2
+
+
+def test_a_jump_back_by_far_runs_no_task_again_at_a_tick_that_it_had(world: World) -> None:
+    """Only what was not run before: by its own times, after another, and also when a restart comes in between. A
+    refresh does nothing twice, so tables are kept fresh meanwhile."""
+    world.table("a")
+    world.task("t", minutes=1)
+    world.task("after_t", "t")
+    world.task("after_a", "a")
+    for _ in range(30):
+        world.advance(1)
+        world.look()
+    world.clock.put_to(tick(5.5))
+    world.look()
+    assert world.scheduler.status().next_ticks["task-t"] == tick(31)
+    for _ in range(5):
+        world.advance(1)
+        world.look()
+    before = minutes_of(world, "t")
+    assert before == minutes_of(world, "after_t") == minutes_of(world, "after_a") == list(range(1, 31))
+    assert minutes_of(world, "a")[30:] == [6, 7, 8, 9, 10]
+    world.restart()
+    world.succeed_from_now_on()
+    for _ in range(22):
+        world.advance(1)
+        world.look()
+    assert minutes_of(world, "t") == minutes_of(world, "after_t") == minutes_of(world, "after_a") == [31, 32]
+    assert [run.merged for run in world.runs("t") if run.tick == tick(31)] == [0]
+
+
+def test_ticks_that_were_not_run_before_a_jump_back_are_run(world: World) -> None:
+    """The clock was ahead for a while: what it has passed over is not lost."""
+    world.task("t", minutes=1)
+    world.task("failing", minutes=1)
+    world.work.at_once = lambda name, tick: QueryFailed("boom") if name == "failing" else None
+    world.advance(1)
+    world.clock.put_to(tick(60.5))
+    world.look()
+    world.clock.put_to(tick(1.5))
+    world.look()
+    for _ in range(61):
+        world.advance(1)
+        world.look()
+    expected = [1, 60, *range(2, 60), 61, 62]
+    assert minutes_of(world, "t") == minutes_of(world, "failing") == expected
+
+
+def test_a_tick_that_was_skipped_is_run_when_it_comes_again(world: World) -> None:
+    world.task("t", "upstream", minutes=1)
+    for _ in range(20):
+        world.advance(1)
+        world.look()
+    assert world.begun == []
+    world.task("upstream")
+    world.clock.put_to(tick(5.5))
+    world.look()
+    world.advance(1)
+    world.advance(1)
+    assert minutes_of(world, "t") == [6, 7]
 
 
 def test_a_table_made_by_a_wrong_clock(world: World) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.catalog.records import Mark
-from headrace.errors import EnvironmentFault, HeadraceError, QueryFailed
+from headrace.errors import EnvironmentFault, HeadraceError, QueryFailed, RefreshHeldUp, spark_ended
 from headrace.schedule.live import new_run
 from unit.schedule_world import START, World, tick
 
@@ -265,15 +265,68 @@ def test_a_database_that_is_away_now_and_then(what: str, seed: int) -> None:
 
 
 def test_a_refresh_that_ended_with_spark_is_tried_again_and_not_for_ever(world: World) -> None:
+    """What it did may be why Spark ends: then it counts, or Spark would be ended for ever."""
     world.table("a")
     world.look()
     world.advance(1)
     for _ in range(2):
-        world.job("a").end(EnvironmentFault("Spark's Java process ended while this ran."))
+        world.job("a").end(spark_ended("Spark's Java process ended while this ran."))
         world.look()
         assert world.mark("a").state == "CLAIMED"
         world.clock.advance(2)
         world.look()
-    world.job("a").end(EnvironmentFault("Spark's Java process ended while this ran."))
+    world.job("a").end(spark_ended("Spark's Java process ended while this ran."))
     world.look()
     assert (world.mark("a").state, world.mark("a").failures) == ("FAILED", 1)
+
+
+def full_disk() -> RefreshHeldUp:
+    return RefreshHeldUp("The refresh of main.public.a failed: No space left on device.", hint="Free some space.")
+
+
+def a_minute(world: World) -> None:
+    """With looks at its end, which begins half a minute after a tick."""
+    world.advance(0.5)
+    for _ in range(15):
+        world.clock.advance(2)
+        world.look()
+
+
+def test_what_no_table_is_to_blame_for_suspends_none(world: World) -> None:
+    world.table("a")
+    world.table("b", "a")
+    world.work.at_once = lambda name, tick: full_disk() if name == "a" else None
+    for _ in range(10):
+        a_minute(world)
+    mark = world.mark("a")
+    assert (mark.state, mark.failures, mark.held_up) == ("FAILED", 0, True)
+    assert mark.error == mark.reason == "No space left on device. Hint: Free some space."
+    assert world.begun.count(("a", mark.tick)) == 3, "each tick has three tries"
+    assert world.work.suspensions == []
+    assert world.mark("b").state == "SKIPPED"
+    world.succeed_from_now_on()
+    a_minute(world)
+    assert (world.mark("a").state, world.mark("a").error, world.mark("a").held_up) == ("SUCCEED", None, False)
+
+
+def test_it_neither_counts_as_a_failure_nor_ends_a_row_of_them(world: World) -> None:
+    world.table("a")
+    errors: list[HeadraceError] = [QueryFailed("boom")] * 4 + [full_disk()] * 3 + [QueryFailed("boom")]
+    world.work.at_once = lambda name, tick: errors.pop(0)
+    counts = []
+    for _ in range(6):
+        a_minute(world)
+        counts.append((world.mark("a").failures, world.mark("a").held_up))
+    assert counts == [(1, False), (2, False), (3, False), (4, False), (4, True), (5, False)]
+    assert [name for name, _ in world.work.suspensions] == ["a"]
+
+
+def test_spark_that_does_not_come_back_suspends_no_table(world: World) -> None:
+    world.table("a")
+    world.look()
+    world.work.refuse["a"] = EnvironmentFault("Spark's Java process has ended and is being started again.")
+    for _ in range(60 * 12):
+        world.clock.advance(2)
+        world.look()
+    assert (world.mark("a").failures, world.mark("a").held_up) == (0, True)
+    assert world.work.suspensions == []

@@ -52,6 +52,22 @@ def test_fresh() -> None:
 
 
 @pytest.mark.parametrize(
+    ("found", "status", "late"),
+    [
+        ({"pending": a_run(job_id="j")}, "RUNNING", True),
+        ({"pending": a_run("WAITING")}, "WAITING", True),
+        ({"mark": a_mark(9, "FAILED", reason="boom")}, "FAILED", True),
+        ({}, "LATE", True),
+        ({"suspended": True}, "SUSPENDED", False),
+        ({"interval_seconds": None}, "MANUAL", False),
+    ],
+)
+def test_a_table_that_is_late_is_so_whatever_else_is_said_of_it(found: dict[str, Any], status: str, late: bool) -> None:
+    assert (told(success=a_record(1), **found).status, told(success=a_record(1), **found).is_late) == (status, late)
+    assert not told(success=a_record(9), **found).is_late
+
+
+@pytest.mark.parametrize(
     ("settings", "target"),
     [
         ({"interval_seconds": 60}, 120),

@@ -33,6 +33,24 @@ def world(tmp_path: Path) -> Iterator[World]:
     database.close()
 
 
+def test_a_clock_that_is_put_back_by_far(world: World) -> None:
+    world.task("load", minutes=1)
+    world.succeed_from_now_on()
+    for _ in range(20):
+        world.advance(1)
+    world.clock.put_to(tick(3.5))
+    for _ in range(6):
+        world.look()
+        world.clock.advance(60)
+    world.restart()
+    world.succeed_from_now_on()
+    for _ in range(13):
+        world.look()
+        world.clock.advance(60)
+    assert world.begun == [("load", tick(21))]
+    assert [run.tick for run in world.runs("load")] == [tick(minute) for minute in range(1, 22)]
+
+
 def test_a_day_with_everything(world: World) -> None:
     world.table("idle")
     world.table("a", "idle")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from headrace.schedule import attempts
 from headrace.schedule.attempts import Failure
 from headrace.schedule.live import new_run
 from headrace.schedule.looking import MOST_RUNS
-from unit.schedule_world import START, World, a_task, tick
+from unit.schedule_world import START, Begun, World, a_task, tick
 
 
 @pytest.fixture
@@ -678,3 +679,146 @@ def test_a_clock_that_was_put_back_does_not_keep_followers_of_a_table_without_ti
     world.refreshed_by_hand("a")
     world.look()
     assert world.begun[1:] == [("after", world.clock.now())]
+
+
+# Who hears of runs by hand
+
+
+def told(world: World) -> list[tuple[str, str, str | None, bool]]:
+    return [(name, end.state, end.error, end.backfill) for name, end in world.work.ends_by_hand]
+
+
+def test_how_runs_by_hand_end_is_told(world: World) -> None:
+    root = world.task("root")
+    world.task("after", "root")
+    world.scheduler.execute(root, [START], "MANUAL")
+    world.look()
+    world.end("root")
+    world.fail("after", "boom")
+    assert told(world) == [("root", "SUCCEED", None, False), ("after", "FAILED", "boom", False)]
+    world.work.ends_by_hand.clear()
+    world.scheduler.execute(root, [tick(-3), tick(-2)], "BACKFILL")
+    world.look()
+    world.fail("root", "old")
+    world.end("root")
+    assert told(world) == [("root", "FAILED", "old", True), ("root", "SUCCEED", None, True)]
+
+
+def test_a_run_by_hand_that_was_skipped_or_cancelled_is_not_told(world: World) -> None:
+    root = world.task("root")
+    world.task("after", "root")
+    world.scheduler.execute(root, [START], "MANUAL")
+    world.look()
+    world.job("root").end(Cancelled("The job was cancelled by ann."))
+    world.look()
+    assert told(world) == []
+
+
+def test_a_run_by_hand_that_worked_ends_a_row_of_failures(world: World) -> None:
+    task = world.task("t", minutes=1)
+    world.fail_from_now_on("t")
+    for _ in range(3):
+        world.advance(1)
+        world.look()
+    assert (world.mark("t").failures, world.mark("t").error) == (3, "boom")
+    world.succeed_from_now_on()
+    world.scheduler.execute(task, [tick(-3)], "BACKFILL")
+    world.look()
+    world.look()
+    assert world.mark("t").failures == 3, "old times say nothing about the present ones"
+    world.scheduler.execute(task, [world.clock.now()], "MANUAL")
+    world.look()
+    world.look()
+    assert (world.mark("t").failures, world.mark("t").error) == (0, None)
+
+
+def test_refreshes_by_hand_are_told(world: World) -> None:
+    world.table("a", minutes=None)
+    world.look()
+    world.scheduler.failed_by_hand("table-a", QueryFailed("boom", hint="Mend it."), "j1")
+    world.refreshed_by_hand("a")
+    assert told(world) == [("a", "FAILED", "boom Hint: Mend it.", False), ("a", "SUCCEED", None, False)]
+    assert world.work.ends_by_hand[0][1].job_id == "j1"
+
+
+# Jobs that do not stop
+
+
+def a_stuck_task(world: World, **changes: Any) -> Begun:
+    """A run whose time is over, and whose job does not care."""
+    world.task("t", minutes=5, timeout_seconds=30, **changes)
+    world.advance(5)
+    job = world.job("t")
+    job.heeds_cancel = False
+    job.run_now()
+    world.look()
+    world.clock.advance(31)
+    world.look()
+    assert world.states("t") == ["RUNNING"], "it is given time to stop"
+    return job
+
+
+def test_a_run_whose_job_does_not_stop_has_failed_all_the_same(world: World) -> None:
+    job = a_stuck_task(world)
+    world.clock.advance(60)
+    world.look()
+    (run,) = world.runs("t")
+    assert (run.state, run.error_code) == ("FAILED", "TIMED_OUT")
+    assert run.error_message == (
+        "The run took longer than its TIMEOUT of 30 seconds, and its job job-1 does not stop. "
+        "Hint: It is not run again until that has ended; a restart of the server ends it."
+    )
+    assert (world.mark("t").state, world.mark("t").error_code) == ("FAILED", "TIMED_OUT")
+    for _ in range(3):
+        world.advance(5)
+        world.look()
+    assert len(world.work.jobs) == 1, "two runs of one task never overlap"
+    assert world.waiting() == {"t": ("t",)}
+    job.end()
+    world.look()
+    assert world.at_work == ["t"]
+    world.end("t")
+    assert world.states("t")[:2] == ["FAILED", "SUCCEED"], "the end of what was given up changes nothing"
+
+
+def test_neither_a_retry_nor_a_run_by_hand_begins_beside_it(world: World) -> None:
+    job = a_stuck_task(world, retries=1)
+    world.clock.advance(60)
+    world.look()
+    world.scheduler.execute(world.store.tasks.all()[0], [world.clock.now()], "MANUAL")
+    for _ in range(5):
+        world.advance(1)
+        world.look()
+    assert len(world.work.jobs) == 1
+    job.end()
+    world.look()
+    assert len(world.work.jobs) == 2
+    world.end_all()
+    assert len(set(world.states("t"))) == 1
+
+
+def test_a_job_that_stops_late_is_a_timeout_as_any(world: World) -> None:
+    job = a_stuck_task(world)
+    world.clock.advance(50)
+    job.end(Cancelled("It was cancelled."))
+    world.look()
+    (run,) = world.runs("t")
+    assert run.error_message == "The run took longer than its TIMEOUT of 30 seconds."
+
+
+# A task that is another one
+
+
+def test_a_task_that_is_made_anew_while_the_old_one_runs_waits_for_it(world: World) -> None:
+    world.task("t", minutes=1)
+    world.advance(1)
+    assert world.at_work == ["t"]
+    world.drop("t")
+    world.store.put_task(a_task("t", id="task-new", interval_seconds=60))
+    world.scheduler.changed()
+    for _ in range(3):
+        world.advance(1)
+        world.look()
+    assert len(world.work.jobs) == 1
+    world.end("t")
+    assert [job.run.task_id for job in world.work.jobs if job.run is not None] == ["task-t", "task-new"]

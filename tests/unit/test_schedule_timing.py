@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import BadSetting, SyntaxFault
+from headrace.schedule import timing
 from headrace.schedule.timing import (
     COUNTED,
     EPOCH,
@@ -304,3 +305,30 @@ def test_times_of_a_task() -> None:
     assert timing_of_task(a_task("t", cron="0 9 * * *")) == Cron("0 9 * * *", "UTC")
     with pytest.raises(BadSetting):
         timing_of_task(a_task("t", cron="0 9 * * *", zone="Moon"))
+
+
+@pytest.mark.parametrize("expression", ["*/7 2 * * *", "*/20 1-3 * * *", "* 2 * * *", "*/15 */2 * * *", "0 */3 * * *"])
+@pytest.mark.parametrize("day", [datetime(2025, 4, 6), datetime(2025, 10, 5)])
+def test_a_clock_that_is_moved_by_half_an_hour(expression: str, day: datetime) -> None:
+    """In April 02:00 is 01:30 again, in October it is 02:30 at once. Wherever one begins to count, the ticks are the
+    minutes that the clock on the wall shows."""
+    zone = ZoneInfo("Australia/Lord_Howe")
+    start = day.replace(tzinfo=zone).astimezone(timezone.utc)
+    minutes, hours = (parse_cron(expression, "UTC").expression.split()[place] for place in (0, 1))
+
+    def fits(text: str, value: int) -> bool:
+        span, _, step = text.partition("/")
+        first, _, last = span.partition("-")
+        in_span = span == "*" or int(first) <= value <= int(last or first)
+        return in_span and (not step or value % int(step) == 0)
+
+    moments = [start + timedelta(minutes=minute) for minute in range(6 * 60)]
+    walls = [(moment, moment.astimezone(zone)) for moment in moments]
+    expected = [moment for moment, wall in walls if fits(minutes, wall.minute) and fits(hours, wall.hour)]
+    cron = parse_cron(expression, "Australia/Lord_Howe")
+    assert cron.between(start, moments[-1] + timedelta(minutes=1), 1000) == expected
+    for moment in moments:
+        timing._known.clear()
+        following = [tick for tick in expected if tick > moment]
+        if following:
+            assert cron.after(moment) == following[0], moment

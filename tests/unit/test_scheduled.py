@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,12 +16,13 @@ from deltalake import Schema as DeltaSchema
 from catalog.examples import a_table
 from headrace import running
 from headrace.catalog.store import Store
-from headrace.errors import Cancelled, HeadraceError, QueryFailed
+from headrace.errors import Cancelled, HeadraceError, QueryFailed, RefreshRunning, TimedOut
 from headrace.result import Result, done
 from headrace.schedule.live import new_run
 from headrace.scheduled import ScheduledWork, run_body
 from headrace.settings import Settings
 from headrace.statements import dispatch
+from headrace.statements.failures import noting_failure
 from headrace.statements.storing import DEFINITION, keep_up
 from headrace.storage.delta import DeltaLogs
 from unit.schedule_world import a_task
@@ -95,6 +97,32 @@ def test_the_job_of_a_task_says_which_one_it_is() -> None:
     assert compute.asked["query_tag"] == "task main.public.`1. load`"
 
 
+@pytest.mark.parametrize(
+    ("trigger", "runs"), [("SCHEDULE", False), ("AFTER", False), ("MANUAL", True), ("BACKFILL", True)]
+)
+def test_a_run_that_waited_for_its_slot_while_its_task_was_suspended(tmp_path: Path, trigger: Any, runs: bool) -> None:
+    store = Store.open(f"sqlite:///{tmp_path / 'ops.db'}")
+    task = a_task("t", by_owner=True)
+    store.tasks.put(task.model_copy(update={"suspended": True}), new=True)
+    run = new_run(task, NOW, trigger, NOW)
+    store.task_runs.add(run)
+    asked: list[Any] = []
+    lake: Any = SimpleNamespace(
+        require_spark=lambda: None, await_spark=lambda: None,
+        compute=SimpleNamespace(submit=lambda work, **_: asked.append(work)),
+        _context=SimpleNamespace(store=store, clock=lambda: NOW),
+    )  # fmt: skip
+    work = ScheduledWork(lake, guarded=True)
+    work._run = lambda *_: done("Done.")  # type: ignore[method-assign]
+    work.run_task(task, run)
+    if runs:
+        asked[0]()
+    else:
+        with pytest.raises(Cancelled, match="was suspended before this run began"):
+            asked[0]()
+    store.close()
+
+
 def failed_with(body: str, monkeypatch: pytest.MonkeyPatch, error: Exception) -> HeadraceError:
     """What a task raises whose second statement fails."""
     ran: list[Any] = []
@@ -135,3 +163,29 @@ def test_a_run_that_was_stopped_did_not_fail_at_a_statement(monkeypatch: pytest.
     with running.begin(job), pytest.raises(Cancelled, match="cancelled by ann") as raised:
         run_body(cast(Any, None), task, new_run(task, NOW, "MANUAL", NOW), cast(Any, None))
     assert raised.value.message == "The job was cancelled by ann."
+
+
+# Refreshes by hand
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (QueryFailed("boom"), True),
+        (TimedOut("It took too long."), True),
+        (Cancelled("It was cancelled."), False),
+        (RefreshRunning("Another one runs."), False),
+        (None, False),
+    ],
+)
+def test_the_scheduler_hears_of_refreshes_by_hand_that_fail(error: HeadraceError | None, told: bool) -> None:
+    heard: list[Any] = []
+    scheduler = SimpleNamespace(failed_by_hand=lambda *end: heard.append(end))
+    context: Any = SimpleNamespace(scheduler=scheduler)
+    with running.begin(running.Running("j")), suppress(HeadraceError), noting_failure(context, a_table("t")):
+        if error is not None:
+            raise error
+    assert heard == ([("t", error, "j")] if told else [])
+    context.scheduler = None
+    with suppress(HeadraceError), noting_failure(context, a_table("t")):
+        raise QueryFailed("boom")

@@ -22,6 +22,8 @@ from fastapi import HTTPException
 from headrace.catalog.records import ApiToken, AuditEntry, User
 from headrace.compute.jobs import LONGEST_TEXT
 from headrace.errors import EnvironmentFault
+from headrace.loading.committer import Condition
+from headrace.names import TableName
 from headrace.recording.plans import from_json
 from headrace.result import Result, done, from_rows
 from headrace.security import passwords, tokens
@@ -817,6 +819,8 @@ def test_the_metrics(served: Served) -> None:
     )
     client.run(session, "REFRESH DYNAMIC TABLE t")
     httpx.post(f"{served.url}/v1/login", json={"username": "x", "password": "wrong"})
+    events = TableName("main", "public", "events")
+    served.lake.found = [Condition("1", events, 3, 1, 100, 400.0, is_well=False, trouble="3 rows wait.")]
     answer = client.http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     for line in (
@@ -829,6 +833,9 @@ def test_the_metrics(served: Served) -> None:
         'headrace_queued_jobs{vcluster="default"} 0.0',
         "headrace_sessions 1.0",
         "headrace_spark_up 1.0",
+        "headrace_waiting_rows 3.0",
+        "headrace_waiting_rows_seconds 400.0",
+        "headrace_failing_loads 1.0",
     ):
         assert line in answer.text.splitlines()
 

@@ -37,6 +37,7 @@ def table(name: str, status: str = "FRESH", **changes: Any) -> dict[str, Any]:
         "running_job": None,
         "failures": 0,
         "reason": None,
+        "is_late": status == "LATE",
     }
     return row | changes
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.compute.jobs import LiveJob
     from headrace.lake_session import LakeSession
     from headrace.loading.receiving import Form, Receipt
+    from headrace.schedule.live import ByHandEnd
     from headrace.schedule.scheduler import Scheduler
     from headrace.scheduled import Access
     from headrace.statements.context import Context
@@ -290,10 +291,16 @@ class Lake:
         self._require_open()
         if self.scheduler is not None:
             return self.scheduler
-        self.watched = Watched(self.store, clock)
+        self.watched = Watched(self.store, clock, loads=self.loads.committer.conditions)
         self.alerts = AlertWatch(self.store, self.settings, clock, self.watched.facts)
 
-        work = ScheduledWork(self, guarded=guarded, ended=lambda object_id, mark: self.alerts.wake())
+        def ended_by_hand(object_id: str, end: ByHandEnd) -> None:
+            self.watched.ended_by_hand(object_id, end)
+            self.alerts.wake()
+
+        work = ScheduledWork(
+            self, guarded=guarded, ended=lambda object_id, mark: self.alerts.wake(), ended_by_hand=ended_by_hand
+        )
         self.scheduler = Scheduler(self.store, clock, work)
         if thread:
             self.compute.keep_tidy()

@@ -117,6 +117,15 @@ class EnvironmentFault(UserError):
     """Java, the jars, the disk or the database is not as it must be."""
 
     code = "ENVIRONMENT"
+    spark_ended = False
+    """Whether it is that Spark's Java process ended: what ran then may be the reason."""
+
+
+def spark_ended(message: str, *, hint: str | None = None) -> EnvironmentFault:
+    """The error of what ran when Spark's Java process ended."""
+    fault = EnvironmentFault(message, hint=hint)
+    fault.spark_ended = True
+    return fault
 
 
 class Forbidden(UserError):
@@ -171,6 +180,13 @@ class RefreshFailed(UserError):
     """A refresh ended FAILED; the table keeps its previous contents."""
 
     code = "REFRESH_FAILED"
+
+
+class RefreshHeldUp(RefreshFailed, EnvironmentFault):
+    """A refresh ended FAILED for want of what every refresh needs: Java, the disk, the database. No fault of the
+    table."""
+
+    code = "REFRESH_HELD_UP"
 
 
 class TaskFailed(UserError):

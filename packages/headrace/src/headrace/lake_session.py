@@ -20,7 +20,7 @@ from headrace.catalog.records import Occasion, RefreshRecord
 from headrace.collecting import Limit
 from headrace.compute.clusters import LiveJob
 from headrace.compute.line import Line
-from headrace.errors import Cancelled, EnvironmentFault, HeadraceError, NotFound, QueryFailed, SessionReset, UserError
+from headrace.errors import Cancelled, HeadraceError, NotFound, QueryFailed, SessionReset, UserError, spark_ended
 from headrace.names import check_parts, parse_parts, resolve
 from headrace.plan.jvm import Jvm, items
 from headrace.result import Result
@@ -328,7 +328,7 @@ def asked(lake: Lake, work: Callable[[], Given]) -> Given:
 
 def spark_gone() -> UserError:
     """What is told of a statement whose Spark ended under it."""
-    return EnvironmentFault(
+    return spark_ended(
         "Spark's Java process ended while this ran.",
         hint="A server starts it again by itself: repeat the statement in half a minute. An embedded lake must be "
         "closed and opened again. The log tells more: logs/headrace.log in the lake.",

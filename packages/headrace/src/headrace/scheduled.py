@@ -21,6 +21,8 @@ from headrace.lake_session import told
 from headrace.names import quote
 from headrace.result import Result, done
 from headrace.running import require_wanted
+from headrace.schedule.adopting import BY_CLOCK
+from headrace.schedule.live import ByHandEnd
 from headrace.security import masked_sql
 from headrace.security.roles import Principal, lesser
 from headrace.sql import statements as sql
@@ -52,12 +54,14 @@ class ScheduledWork:
         guarded: bool,
         queued: bool = True,
         ended: Callable[[str, Mark], None] = lambda object_id, mark: None,
+        ended_by_hand: Callable[[str, ByHandEnd], None] = lambda object_id, end: None,
     ) -> None:
         """Tasks that are not `queued` run beside the slots: who waits for one may have the last slot."""
         self._lake = lake
         self._guarded = guarded
         self._queued = queued
         self._ended = ended
+        self._ended_by_hand = ended_by_hand
 
     @property
     def _context(self) -> Context:
@@ -136,6 +140,8 @@ class ScheduledWork:
             present = store.tasks.by_id(task.id)  # As it is now: the run may have waited long in its queue.
             if present is None:
                 raise Cancelled(f"{task.table_name} was dropped before this run began.")
+            if present.suspended and run.trigger in BY_CLOCK:
+                raise Cancelled(f"{task.table_name} was suspended before this run began.")
             if not store.task_runs.begin(run, None if job is None else job.id, self._context.clock()):
                 raise Cancelled(f"This run of {task.table_name} was ended before it began.")
             return self._run(present, run, self._maker(present))
@@ -177,6 +183,9 @@ class ScheduledWork:
     def ended(self, object_id: str, mark: Mark) -> None:
         """Somebody may want to know."""
         self._ended(object_id, mark)
+
+    def ended_by_hand(self, object_id: str, end: ByHandEnd) -> None:
+        self._ended_by_hand(object_id, end)
 
 
 def run_body(context: Context, task: Task, run: TaskRun, access: Access) -> Result:

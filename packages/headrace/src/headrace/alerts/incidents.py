@@ -6,6 +6,7 @@ was skipped, or a lag that is not known, changes nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,9 @@ from headrace.catalog.records import Alert, AlertEvent, Incident, is_by_hand
 from headrace.names import TableName
 
 RunEnd = Literal["SUCCEED", "FAILED", "SKIPPED"]
+LOADING = "loads-"
+"""Before the id of a table: what its loads are called."""
+TAKES_ROWS = "It takes rows again."
 
 
 @dataclass(frozen=True)
@@ -24,14 +28,19 @@ class Fact:
 
     object_id: str
     name: TableName
-    kind: Literal["TABLE", "TASK"]
+    kind: Literal["TABLE", "TASK", "LOADING"]
+    """LOADING is about the rows on their way into a table, which is no dynamic one."""
     state: RunEnd | None = None
-    """How its last scheduled run ended; while the next one runs, still that. None when none has ended yet,
-    or since it was resumed."""
+    """How its last run ended; while the next one runs, still that. None when none has ended yet, or since it was
+    resumed."""
     error: str | None = None
     """Why that run failed."""
+    asked_for: bool = False
+    """Whether somebody asked for that run, and not the clock."""
     timed_out: bool = False
     """Whether it failed because it took too long."""
+    held_up: bool = False
+    """Whether it failed for want of what all runs need, such as space on the disk."""
     job_id: str | None = None
     """The job of that run."""
     suspended: bool = False
@@ -40,6 +49,9 @@ class Fact:
     """Whether somebody suspended it, and it did not fail its way there."""
     lag_seconds: float | None = None
     """How far a dynamic table is behind; None when that is not known, and for tasks."""
+    chance_seconds: float = math.inf
+    """For so long it could have caught up: since the start, a jump of the clock or its RESUME. Endless once a run has
+    ended since then."""
     on_schedule: bool = True
     """Whether the clock refreshes it. Of one that others refresh, or nobody, only those hear who name it."""
 
@@ -73,11 +85,14 @@ def changes(
         if alert is None or incident.event not in alert.events or (fact and not _covers(alert, fact, sees)):
             dropped.append(_closed(incident, now, "The alert is not about it any more."))
         elif fact is None:
-            closed.append(_closed(incident, now, "It is not there any more."))
-        elif fact.by_hand and incident.event in ("FAILURE", "TIMEOUT"):
+            is_load = incident.object_id.startswith(LOADING)
+            closed.append(_closed(incident, now, TAKES_ROWS if is_load else "It is not there any more."))
+        elif fact.by_hand and incident.event != "SUSPENSION":
             closed.append(_closed(incident, now, _suspended(fact)))  # Nobody waits for its next run.
         elif incident.event == "LAG" and not _has_lag(alert, fact):
             closed.append(_closed(incident, now, "It is refreshed by hand only."))
+        elif fact.kind == "LOADING" and fact.state == "SUCCEED":
+            closed.append(_closed(incident, now, TAKES_ROWS))
         elif _is_well(alert, incident.event, fact):
             closed.append(_closed(incident, now, f"It {messages.WELL[incident.event]}."))
         else:
@@ -126,7 +141,7 @@ def _covers(alert: Alert, fact: Fact, sees: Callable[[Alert, Fact], bool]) -> bo
 
 
 def _is_in_trouble(alert: Alert, event: AlertEvent, fact: Fact) -> bool:
-    if fact.by_hand and event in ("FAILURE", "TIMEOUT"):
+    if fact.by_hand and event != "SUSPENSION":
         return False
     if event == "TIMEOUT":
         return fact.state == "FAILED" and fact.timed_out
@@ -137,7 +152,7 @@ def _is_in_trouble(alert: Alert, event: AlertEvent, fact: Fact) -> bool:
         return fact.suspended
     if alert.lag_seconds is None or fact.lag_seconds is None or not _has_lag(alert, fact):
         return False
-    return fact.lag_seconds > alert.lag_seconds
+    return min(fact.lag_seconds, fact.chance_seconds) > alert.lag_seconds
 
 
 def _is_well(alert: Alert, event: AlertEvent, fact: Fact) -> bool:
@@ -149,8 +164,11 @@ def _is_well(alert: Alert, event: AlertEvent, fact: Fact) -> bool:
 
 
 def _message(alert: Alert, event: AlertEvent, fact: Fact) -> str:
+    if fact.kind == "LOADING":
+        return messages.plain(f"Rows for {fact.name} do not get into it: {fact.error or 'the reason is not known.'}")
     called = f"dynamic table {fact.name}" if fact.kind == "TABLE" else f"task {fact.name}"
-    run = f"The scheduled {'refresh' if fact.kind == 'TABLE' else 'run'} of {called}"
+    what = "refresh" if fact.kind == "TABLE" else "run"
+    run = f"A {what} of {called} that somebody asked for" if fact.asked_for else f"The scheduled {what} of {called}"
     if event == "FAILURE":
         told = f"{run} failed: {fact.error or 'the reason is not known.'}"
     elif event == "TIMEOUT":
@@ -167,12 +185,17 @@ def _advice(event: AlertEvent, fact: Fact) -> str:
     """Where to look further; and of a table that fails, that nobody tries for ever."""
     if event == "LAG":
         return "SHOW FRESHNESS tells more."
+    if fact.kind == "LOADING":
+        jobs = "SHOW JOBS WHERE job_text LIKE 'LOAD%' tells more."
+        return f"They are kept, and committed by a job on the virtual cluster default: {jobs}"
     if fact.kind == "TASK":
         return f"DESC TASK {fact.name} tells more."
     job = f", and DESC JOB '{fact.job_id}'" if fact.job_id else ""
     looking = f"SHOW DYNAMIC TABLE REFRESH HISTORY tells more{job}."
-    if event == "SUSPENSION":
+    if event == "SUSPENSION" or fact.asked_for:
         return looking
     if fact.suspended:
         return f"It is suspended. Mend it, then ALTER DYNAMIC TABLE {fact.name} RESUME. {looking}"
+    if fact.held_up:
+        return f"This is not counted as a failure of the table; it is tried again at its next time. {looking}"
     return f"After five failures in a row it is suspended. {looking}"

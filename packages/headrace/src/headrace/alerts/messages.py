@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from headrace.catalog.records import AlertEvent, Incident
 
 LONGEST = 2000
+_LISTED, _LONGEST_LISTED = 20, 300
+"""Incidents in the text of a message about many, and characters of each."""
+_IN_FIELDS = 50
 _LONGEST_SUBJECT = 150
 WELL: dict[AlertEvent, str] = {
     "FAILURE": "works again",
@@ -20,7 +26,7 @@ WELL: dict[AlertEvent, str] = {
 
 @dataclass(frozen=True)
 class Message:
-    """One message about one incident, for a webhook or a mailbox."""
+    """One message, for a webhook or a mailbox: about one incident, or about all that began or ended together."""
 
     id: str
     """The same each time that it is sent: who gets it twice can tell."""
@@ -31,7 +37,7 @@ class Message:
     subject: str
     """One line."""
     text: str
-    fields: dict[str, str | None]
+    fields: dict[str, Any]
 
 
 def opening(incident: Incident, *, lake: str, zone: str) -> Message:
@@ -43,24 +49,79 @@ def opening(incident: Incident, *, lake: str, zone: str) -> Message:
 
 def recovery(incident: Incident, *, lake: str, zone: str) -> Message:
     """That the incident is over and why, and what it was: some may not have heard of it yet."""
-    reason = incident.closed_reason or f"It {WELL[incident.event]}."
-    end = reason.removeprefix("It ").removesuffix(".")
     closed_at = incident.closed_at or incident.opened_at
     text = (
-        f"{incident.object_name} {end}, after {duration((closed_at - incident.opened_at).total_seconds())}.\n"
+        f"{_end(incident)}\n"
         f"Since {_shown(incident.opened_at, zone)}, until {_shown(closed_at, zone)}: {incident.message}\n"
         f"Alert: {incident.alert}."
     )
     return _message(incident, "CLOSED", f"{incident.event} is over: {incident.object_name}", text, lake)
 
 
-def _message(incident: Incident, state: str, subject: str, text: str, lake: str) -> Message:
-    first = f"{incident.id}-open"
-    own = first if state == "OPEN" else f"{incident.id}-closed"
+def together(incidents: Sequence[Incident], *, lake: str) -> Message:
+    """That all of these have begun; or, of those that are over, that all of them are."""
+    incidents = sorted(incidents, key=lambda one: (one.event, one.object_name))
+    is_over = incidents[0].closed_at is not None
+    count = len(incidents)
+    events = ", ".join(dict.fromkeys(one.event for one in incidents))
+    alerts = sorted({one.alert for one in incidents})
+    told = [
+        one_line(f"{one.event}: {_end(one) if is_over else one.message}", _LONGEST_LISTED)
+        for one in incidents[:_LISTED]
+    ]
+    more = [f"… and {count - _LISTED} more. {_ALL}"] if count > _LISTED else []
+    head = f"{count} incidents {'are over' if is_over else 'have begun'}."
+    named = f"Alert{'' if len(alerts) == 1 else 's'}: {', '.join(alerts)}."
+    digest = hashlib.sha256(" ".join(sorted(one.id for one in incidents)).encode()).hexdigest()[:32]
+    at = max(one.closed_at or one.opened_at for one in incidents)
     fields = {
-        "id": own,
+        "id": f"{digest}-{'closed' if is_over else 'open'}",
+        "incident": None,
+        "state": "CLOSED" if is_over else "OPEN",
+        "event": events if "," not in events else None,
+        "alert": alerts[0] if len(alerts) == 1 else None,
+        "object": None,
+        "message": head,
+        "advice": _ALL,
+        "opened_at": min(one.opened_at for one in incidents).isoformat(),
+        "closed_at": at.isoformat() if is_over else None,
+        "closed_reason": None,
+        "lake": lake,
+        "count": count,
+        "incidents": [_in_short(one) for one in incidents[:_IN_FIELDS]],
+    }
+    return Message(
+        id=str(fields["id"]),
+        follows=f"{digest}-open" if is_over else None,
+        at=at,
+        subject=one_line(
+            f"[headrace {lake}] {count} incidents{' over' if is_over else ''}: {events}", _LONGEST_SUBJECT
+        ),
+        text="\n".join([head, *told, *more, named]),
+        fields=fields,
+    )
+
+
+_ALL = "SHOW ALERT HISTORY lists all of them."
+
+
+def _end(incident: Incident) -> str:
+    """That it is over, and how long it took."""
+    reason = incident.closed_reason or f"It {WELL[incident.event]}."
+    end = reason.removeprefix("It ").removesuffix(".")
+    seconds = ((incident.closed_at or incident.opened_at) - incident.opened_at).total_seconds()
+    return f"{incident.object_name} {end}, after {duration(seconds)}."
+
+
+def _in_short(incident: Incident) -> dict[str, str | None]:
+    found = _fields(incident) | {"message": _cut(incident.message, _LONGEST_LISTED)}
+    del found["advice"]
+    return found
+
+
+def _fields(incident: Incident) -> dict[str, str | None]:
+    return {
         "incident": incident.id,
-        "state": state,
         "event": incident.event,
         "alert": incident.alert,
         "object": incident.object_name,
@@ -69,15 +130,19 @@ def _message(incident: Incident, state: str, subject: str, text: str, lake: str)
         "opened_at": incident.opened_at.isoformat(),
         "closed_at": None if incident.closed_at is None else incident.closed_at.isoformat(),
         "closed_reason": incident.closed_reason,
-        "lake": lake,
     }
+
+
+def _message(incident: Incident, state: str, subject: str, text: str, lake: str) -> Message:
+    first = f"{incident.id}-open"
+    own = first if state == "OPEN" else f"{incident.id}-closed"
     return Message(
         id=own,
         follows=None if state == "OPEN" else first,
         at=incident.closed_at or incident.opened_at,
         subject=one_line(f"[headrace {lake}] {subject}", _LONGEST_SUBJECT),
         text=plain(text, 2 * LONGEST),
-        fields=fields,
+        fields={"id": own, "state": state, **_fields(incident), "lake": lake, "count": 1},
     )
 
 

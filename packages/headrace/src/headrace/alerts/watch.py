@@ -84,7 +84,6 @@ class _Telling:
     """An incident of which some are to be told in this look."""
 
     incident: Incident
-    message: Message
     failures: list[str] = field(default_factory=list)
     waits: bool = False
     """Somebody is left for the next look."""
@@ -102,7 +101,7 @@ class _Telling:
 
 @dataclass
 class _Lane:
-    """What one receiver is to be told, one message after the other."""
+    """What one receiver is to be told: all that began in one message, and all that ended in another."""
 
     to: Sealed
     maker: str
@@ -131,6 +130,8 @@ class AlertWatch:
         self._seal = Seal(settings.path)
         self._lake = settings.path.name
         self._retry_at: dict[str, datetime] = {}
+        self._alone: set[tuple[str, str]] = set()
+        """Receivers, and incidents that they did not take together with others."""
         self._pruned_at: datetime | None = None
         self._closing = threading.Event()
         self._woken = threading.Event()
@@ -180,6 +181,8 @@ class AlertWatch:
             facts = self._facts()
             present = self._changed(alerts, known, facts, now)
             self._retry_at = {one.id: self._retry_at[one.id] for one in present if one.id in self._retry_at}
+            ids = {one.id for one in present}
+            self._alone = {(mark, incident) for mark, incident in self._alone if incident in ids}
             self._deliver(present, alerts, now)
 
     def _changed(
@@ -251,7 +254,7 @@ class AlertWatch:
             if isinstance(targets, str):
                 self._failed(incident, [f"The addresses of the alert cannot be read. {targets}"], now)
                 continue
-            telling = _Telling(incident, self._message(incident))
+            telling = _Telling(incident)
             tellings.append(telling)
             for each in targets:
                 if each.mark not in telling.told:
@@ -265,8 +268,11 @@ class AlertWatch:
             elif not telling.waits:
                 self._settle(telling.incident, is_open=not telling.is_over)
 
-    def _message(self, incident: Incident) -> Message:
-        """Of the beginning, or, when it is over, of both at once."""
+    def _message(self, incidents: list[Incident]) -> Message:
+        """Of beginnings, or of ends; of one that is over, both at once."""
+        if len(incidents) > 1:
+            return messages.together(incidents, lake=self._lake)
+        (incident,) = incidents
         if incident.closed_at is not None:
             return messages.recovery(incident, lake=self._lake, zone=self._settings.timezone)
         return messages.opening(incident, lake=self._lake, zone=self._settings.timezone)
@@ -298,19 +304,31 @@ class AlertWatch:
         """Tell one receiver. Who does not answer one message is not asked to take the next ones in this look."""
         away: str | None = None
         until = min(until, time.monotonic() + _TARGET_SECONDS)
-        for telling in lane.tellings:
+        for tellings in self._messages_for(lane):
             if away is None and (self._closing.is_set() or time.monotonic() > until):
-                telling.waits = True
+                for telling in tellings:
+                    telling.waits = True
                 continue
             failure = away
             if failure is None:
-                failure, is_away = self._send(lane.to, telling.message)
+                failure, is_away = self._send(lane.to, self._message([telling.incident for telling in tellings]))
                 away = failure if is_away else None
             with self._telling:
-                if failure is None:
-                    self._note(telling, lane.to.mark)
-                else:
-                    telling.failures.append(f"{lane.to.target.shown}: {failure}")
+                if failure is not None and away is None and len(tellings) > 1:
+                    self._alone |= {(lane.to.mark, telling.incident.id) for telling in tellings}
+                for telling in tellings:
+                    if failure is None:
+                        self._note(telling, lane.to.mark)
+                    else:
+                        telling.failures.append(f"{lane.to.target.shown}: {failure}")
+
+    def _messages_for(self, lane: _Lane) -> list[list[_Telling]]:
+        """What goes into one message: however much happens in one look, a receiver gets a message or two. It may be one
+        of them that it did not like before: those go by themselves."""
+        alone = [[one] for one in lane.tellings if (lane.to.mark, one.incident.id) in self._alone]
+        rest = [one for one in lane.tellings if (lane.to.mark, one.incident.id) not in self._alone]
+        grouped = ([one for one in rest if one.is_over is is_over] for is_over in (False, True))
+        return [*(group for group in grouped if group), *alone]
 
     def _note(self, telling: _Telling, mark: str) -> None:
         """Write down that somebody was told."""

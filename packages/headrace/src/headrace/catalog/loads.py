@@ -65,6 +65,35 @@ class LoadStore:
 
         return {load.key: load for load in map(_load, self._database.read(work))}
 
+    def of_paths(self, table_id: str, paths: Sequence[str]) -> dict[str, list[Load]]:
+        """The files that were loaded from these paths, oldest first; only the paths that there are any of."""
+        digests = [_digest(path) for path in paths]
+
+        def work(connection: Connection) -> list[str]:
+            found: list[str] = []
+            for start in range(0, len(digests), _AT_ONCE):
+                own = LoadRow.path_digest.in_(digests[start : start + _AT_ONCE])
+                wanted = select(LoadRow.payload).where(LoadRow.table_id == table_id, own)
+                found += connection.execute(wanted.order_by(LoadRow.received_at, LoadRow.id)).scalars().all()
+            return found
+
+        by_path: dict[str, list[Load]] = {}
+        for load in map(_load, self._database.read(work)):
+            by_path.setdefault(load.path, []).append(load)
+        return by_path
+
+    def rekey(self, load_id: str, key: str) -> None:
+        """The file of a load has another key, though it is the same: somebody has touched it."""
+        ours = LoadRow.id == load_id
+
+        def work(connection: Connection) -> None:
+            found = connection.execute(select(LoadRow.payload).where(ours).with_for_update()).scalar()
+            if found is not None:
+                payload = _load(found).model_copy(update={"key": key}).model_dump_json()
+                connection.execute(update(LoadRow).where(ours).values(key_digest=_digest(key), payload=payload))
+
+        self._database.write(work)
+
     def ids(self, wanted: Iterable[str]) -> dict[str, Load]:
         """Those of these ids that there are."""
         every = sorted(set(wanted))
@@ -113,7 +142,7 @@ class LoadStore:
         # Through the table: a model's own way of changing many rows would ask for their keys.
         self._database.write(lambda connection: connection.execute(put, rows))
 
-    def recount(self, load_id: str, *, rows: int, rejected: int, size: int) -> Load | None:
+    def recount(self, load_id: str, *, rows: int, rejected: int, size: int, digest: str | None = None) -> Load | None:
         """A batch that waits has other rows now; what else is known of it stays. None when it does not wait."""
         waits = (LoadRow.id == load_id) & (LoadRow.state == "RECEIVED")
 
@@ -121,7 +150,8 @@ class LoadStore:
             found = connection.execute(select(LoadRow.payload).where(waits).with_for_update()).scalar()
             if found is None:
                 return None
-            load = _load(found).model_copy(update={"rows": rows, "rejected": rejected, "bytes": size})
+            counts = {"rows": rows, "rejected": rejected, "bytes": size, "digest": digest}
+            load = _load(found).model_copy(update=counts)
             connection.execute(update(LoadRow).where(waits).values(payload=load.model_dump_json()))
             return load
 
@@ -175,6 +205,7 @@ def _values(load: Load) -> dict[str, Any]:
         "table_id": load.table_id,
         "kind": load.kind,
         "key_digest": _digest(load.key),
+        "path_digest": _digest(load.path) if load.kind == "FILE" else None,
         "state": load.state,
         "received_at": load.received_at,
         "payload": load.model_dump_json(),

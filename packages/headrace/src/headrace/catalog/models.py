@@ -315,6 +315,7 @@ class LoadRow(Model):
         UniqueConstraint("table_id", "kind", "key_digest"),
         Index(None, "state"),
         Index(None, "received_at"),
+        Index(None, "table_id", "path_digest"),
     )
 
     id: Mapped[str] = mapped_column(_ID, primary_key=True)
@@ -322,6 +323,8 @@ class LoadRow(Model):
     kind: Mapped[str] = mapped_column(_STATE)
     key_digest: Mapped[str] = mapped_column(_ID)
     """SHA-256 of the key, in hex: keys may be long."""
+    path_digest: Mapped[str | None] = mapped_column(_ID)
+    """The same of a file's path."""
     state: Mapped[str] = mapped_column(_STATE)
     received_at: Mapped[datetime] = mapped_column(Moment)
     payload: Mapped[str] = mapped_column(Text)

@@ -410,6 +410,8 @@ class Mark(Frozen):
     state: MarkState
     failures: int = 0
     """Scheduled runs that failed, in a row."""
+    held_up: bool = False
+    """Whether the last one failed for want of what all runs need: told as a failure, and not counted as one."""
     error: str | None = None
     error_code: str | None = None
     """Of the last of these."""
@@ -573,6 +575,8 @@ class Load(Frozen):
     kind: Literal["BATCH", "FILE"]
     key: str
     """The client's batch id, or the file with its size and time: unique for the table and kind."""
+    digest: str | None = None
+    """Of what the client sent, or of the file's contents; records of earlier versions have none."""
     state: LoadState
     sequence: int | None = None
     """Of the commit that holds its rows, in the table's `txn`; written before that commit."""
@@ -584,3 +588,13 @@ class Load(Frozen):
     committed_at: datetime | None = None
     version: int | None = None
     """The table's version that holds the rows."""
+
+    @property
+    def path(self) -> str:
+        """Of the file, as its key has it."""
+        return path_in(self.key)
+
+
+def path_in(key: str) -> str:
+    """The path of the file that has this key."""
+    return key.split(" ", 3)[-1]

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, and_, case, delete, func, literal, or_, selec
 from sqlalchemy.exc import IntegrityError
 
 from headrace.catalog.database import Database
-from headrace.catalog.models import TaskRow, TaskRunRow, is_storable, moment, utc
+from headrace.catalog.models import MarkRow, TaskRow, TaskRunRow, is_storable, moment, utc
 from headrace.catalog.records import RunState, Task, TaskRun
 from headrace.errors import AlreadyExists, Bug, NotFound
 from headrace.names import TableName
@@ -160,6 +160,11 @@ class RunStore:
         """Oldest tick first: after a crash, those that nobody runs any more."""
         wanted = select(*_WHOLE).where(TaskRunRow.state.in_(UNFINISHED))
         return self._runs(wanted.order_by(TaskRunRow.tick, TaskRunRow.id))
+
+    def beyond_marks(self) -> list[TaskRun]:
+        """Oldest tick first: those of later ticks than their task's mark, as a clock that was put back leaves them."""
+        wanted = select(*_SHORT).join(MarkRow, MarkRow.object_id == TaskRunRow.task_id)
+        return self._runs(wanted.where(TaskRunRow.tick > MarkRow.tick).order_by(TaskRunRow.tick, TaskRunRow.id))
 
     def prune(self, before: datetime) -> int:
         """Delete runs that ended before this time; returns how many."""

@@ -135,7 +135,7 @@ class Board:
         if not self.tables:
             return [[Text("There are no dynamic tables that you may see.", "dim")]]
         rows = in_order(self._rows)
-        lates = [STYLES["LATE"] if row["status"] == "LATE" else "" for row in rows]
+        lates = [STYLES["LATE"] if row.get("is_late") else "" for row in rows]
         lags = [duration(row["lag_second"]) for row in rows]
         columns = (
             Column("TABLE", self._names(rows), 9, flexible=True),

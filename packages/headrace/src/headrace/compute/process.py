@@ -31,7 +31,7 @@ from headrace.compute.messages import (
     line,
     read_answer,
 )
-from headrace.errors import EnvironmentFault, HeadraceError
+from headrace.errors import EnvironmentFault, HeadraceError, spark_ended
 from headrace.storage.spark import end_orphan as end_java_orphan
 
 START_SECONDS = 100.0
@@ -309,7 +309,7 @@ class Process:
     def _ended(self) -> Ended:
         why = "was ended" if self._ending else f"ended ({self._exit()})"
         return Ended(
-            EnvironmentFault(
+            spark_ended(
                 f"The process of the virtual cluster {self._name} {why} while this ran.",
                 hint=f"Run it again: the process is started anew. Its logs tell more: {self._logs()}.",
             )

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from headrace.catalog.records import Load
 from headrace.errors import TooBusy
+from headrace.names import TableName
 
 MOST_BYTES = 1024**3
 """That may wait for one table."""
@@ -21,7 +22,7 @@ class Waiting:
     """Batches that are not in their table yet."""
 
     table_id: str
-    name: str
+    table: TableName
     batches: int
     rows: int
     bytes: int
@@ -74,7 +75,7 @@ class Backlog:
         every = list(loads.values())
         return Waiting(
             table_id,
-            f"{every[0].workspace}.{every[0].schema_name}.{every[0].name}",
+            TableName(every[0].workspace, every[0].schema_name, every[0].name),
             len(every),
             sum(load.rows for load in every),
             sum(load.bytes for load in every),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import UserError
+from headrace.errors import AlreadyExists, UserError
 
 MOST_ROWS = 100_000
 """Of one batch."""
@@ -24,6 +24,12 @@ class BadBatch(UserError):
 
     code = "BAD_BATCH"
     usual_hint = "Nothing of it was taken. Mend it, then try again."
+
+
+class BatchDiffers(AlreadyExists):
+    """A batch with this id has come before, and was another one."""
+
+    code = "BATCH_DIFFERS"
 
 
 class BatchTooLarge(UserError):

@@ -25,9 +25,8 @@ from headrace import failpoints
 from headrace.catalog.loads import LoadKind, LoadStore
 from headrace.catalog.records import Load
 from headrace.errors import Bug, NotAllowed, NotFound
-from headrace.loading.files import path_in
 from headrace.loading.fitting import Fit, fit
-from headrace.loading.notes import Note, app_id, find_sequence
+from headrace.loading.notes import Held, Note, app_id, find_sequence
 from headrace.loading.shapes import Shape, Shapes
 from headrace.loading.spool import RowFile, Spool, SpoolFault, Verdict
 from headrace.names import TableName
@@ -100,7 +99,7 @@ def table_name(load: Load) -> TableName:
 
 def batch_name(load: Load) -> str:
     """What the table of rejects calls a load: the client's batch id, or the file."""
-    return load.key if load.kind == "BATCH" else path_in(load.key)
+    return load.key if load.kind == "BATCH" else load.path
 
 
 def rejects_names(table: TableName) -> list[TableName]:
@@ -176,8 +175,7 @@ class Commits:
         shape = self.shape(first)
         fitted = _fitted(files, shape)
         verdict = self._judged(loads, fitted)
-        keys = tuple(load.key for load in loads) if first.kind == "FILE" else ()
-        note = Note(first.kind, sequence, shape.version, tuple(load.id for load in loads), keys)
+        note = Note(first.kind, sequence, shape.version, _held(loads, verdict))
         failpoints.watch_for_file("mid-load", first.table_path)
         try:
             unfit = verdict.files if verdict.counts else ()
@@ -251,7 +249,7 @@ class Commits:
             rows = self._spool.rejects_for_spark(
                 first.table_id, files_name(first.kind, sequence), pieces, REJECTS_SCHEMA
             )
-            note = Note(first.kind, sequence, -1, tuple(load.id for load in loads))
+            note = Note(first.kind, sequence, -1, tuple(Held(load.id) for load in loads))
             self._writer.append_rejects(path, rows, Numbered(app, sequence, note.text()))
             require_sequence(self._logs.sequence(path, app), sequence, path)
         failpoints.reach("load-after-rejects")
@@ -314,6 +312,15 @@ class Commits:
         self._spool.remove(finished)
         self._spool.remove_prepared(first.table_id, files_name(first.kind, first.sequence))
         return finished
+
+
+def _held(loads: Sequence[Load], verdict: Verdict) -> tuple[Held, ...]:
+    """The loads as their table's log knows them, also when nobody else does any more."""
+    fewer = verdict.counts
+    return tuple(
+        Held(load.id, load.key, load.digest, load.rows - fewer.get(place, 0), load.rejected + fewer.get(place, 0))
+        for place, load in enumerate(loads)
+    )
 
 
 def _unfit(verdict: Verdict, loads: Sequence[Load]) -> Iterator[pa.RecordBatch]:

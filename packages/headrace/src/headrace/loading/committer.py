@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -18,8 +20,10 @@ from headrace.errors import EnvironmentFault, HeadraceError, NotFound
 from headrace.loading.backlog import Backlog, Waiting
 from headrace.loading.commits import Commits, TableMoved, Writer, files_name, table_name
 from headrace.loading.notes import loads_since
+from headrace.loading.recalling import KEPT_DAYS, BatchIds
 from headrace.loading.shapes import Shapes, has_conditions, identity_columns
 from headrace.loading.spool import Spool
+from headrace.names import TableName
 from headrace.result import Result, done
 from headrace.running import require_wanted
 from headrace.storage.delta import DeltaLogs
@@ -29,19 +33,36 @@ if TYPE_CHECKING:
 
 COMMIT_SECONDS = 60
 COMMIT_ROWS = 100_000
-KEPT_DAYS = 7
-"""For so long a batch id is known again after its rows were committed."""
-_SET_ROWS, _SET_BYTES, _SET_LOADS = 1_000_000, 256 * 1024**2, 5000
-"""What one commit takes at most."""
+_SET_ROWS, _SET_BYTES, _SET_LOADS, _SET_KEYS = 1_000_000, 256 * 1024**2, 5000, 256 * 1024
+"""What one commit takes at most: rows, bytes of them, batches, and bytes of their ids, which its note has."""
 _IDLE_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
 _MOST_MOVES = 3
 _PRUNE_EVERY = timedelta(hours=1)
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 60.0
+_TROUBLE_SECONDS, _LONGEST_WAIT = 120.0, 600.0
+"""After so long rows that cannot be committed, or that nobody has come to commit, are worth telling of."""
 
 Submit = Callable[[Callable[[], Result], str], "LiveJob"]
 """Has work run as a job with this text."""
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """How it is with the rows on their way into one table."""
+
+    table_id: str
+    table: TableName
+    rows: int
+    batches: int
+    bytes: int
+    waits_seconds: float
+    """The longest of them."""
+    is_well: bool | None
+    """Whether the last commit worked; None while nobody can say."""
+    trouble: str | None = None
+    """What is wrong, as a sentence, where it is not well."""
 
 
 class Committer:
@@ -70,6 +91,7 @@ class Committer:
         self._backlog = backlog
         self._writer = writer
         self._commits = Commits(store, logs, shapes, spool, writer, clock)
+        self.batch_ids = BatchIds(store, logs, clock)
         self._clock = clock
         self._monotonic = monotonic
         self._submit = submit
@@ -80,8 +102,12 @@ class Committer:
         self._paused: dict[str, tuple[float, float]] = {}
         """Tables whose last attempt failed: when to try again, and how long to wait after the next failure."""
         self._turns: dict[str, threading.Lock] = {}
-        self._damaged: set[str] = set()
+        self._damaged: dict[str, Load] = {}
         self._errors: dict[str, str] = {}
+        self._failing: dict[str, float] = {}
+        """Since when no commit of a table has worked."""
+        self._worked: set[str] = set()
+        """Tables whose last commit did."""
         self._pruned_at: datetime | None = None
         self._woken = threading.Event()
         self._closed = False
@@ -115,7 +141,7 @@ class Committer:
             self._running[waiting.table_id] = None
         rows = f"{waiting.rows:,} {'row' if waiting.rows == 1 else 'rows'}"
         try:
-            live = self._submit(lambda: self._work(waiting.table_id), f"LOAD {rows} INTO {waiting.name}")
+            live = self._submit(lambda: self._work(waiting.table_id), f"LOAD {rows} INTO {waiting.table}")
         except Exception as error:
             self._ended(waiting.table_id, error)
             return
@@ -128,7 +154,11 @@ class Committer:
             if error is None:
                 self._paused.pop(table_id, None)
                 self._errors.pop(table_id, None)
+                self._failing.pop(table_id, None)
+                self._worked.add(table_id)
             else:
+                self._failing.setdefault(table_id, now)
+                self._worked.discard(table_id)
                 pause = self._paused.get(table_id, (now, _FIRST_PAUSE))[1]
                 self._paused[table_id] = (now + pause, min(pause * 2, _LONGEST_PAUSE))
                 self._errors[table_id] = error.message if isinstance(error, HeadraceError) else str(error)
@@ -144,6 +174,38 @@ class Committer:
         """What waits, the longest wait first, each with the last error of its table, if there was one."""
         with self._lock:
             return [(waiting, self._errors.get(waiting.table_id)) for waiting in self._backlog.tables()]
+
+    def conditions(self) -> list[Condition]:
+        """Of every table that something waits for, or has lost rows on their way. What fails is trouble only when it
+        lasts: the next try comes soon."""
+        now = self._monotonic()
+        with self._lock:
+            waiting = {each.table_id: each for each in self._backlog.tables()}
+            damaged: dict[str, list[Load]] = {}
+            for load in self._damaged.values():
+                damaged.setdefault(load.table_id, []).append(load)
+            every = [*waiting, *(each for each in damaged if each not in waiting)]
+            return [self._condition(each, waiting.get(each), damaged.get(each, []), now) for each in every]
+
+    def _condition(self, table_id: str, waiting: Waiting | None, damaged: list[Load], now: float) -> Condition:
+        seconds = 0.0 if waiting is None else max(0.0, now - waiting.since)
+        failing = now - self._failing.get(table_id, now)
+        trouble = None
+        if damaged:
+            first = damaged[0]
+            more = f", and of {len(damaged) - 1} more" if len(damaged) > 1 else ""
+            trouble = (
+                f"The file of batch {first.key}{more} with {first.rows} rows is gone or damaged: it must be sent again."
+            )
+        elif waiting is not None and (failing >= _TROUBLE_SECONDS or seconds >= _LONGEST_WAIT):
+            count = f"{waiting.rows:,} rows in {waiting.batches:,} {'batch' if waiting.batches == 1 else 'batches'}"
+            error = self._errors.get(table_id)
+            told = f", and cannot be committed: {error}" if error else "."
+            trouble = f"{count} wait since {int(seconds // 60)} minutes{told}"
+        well = False if trouble is not None else True if table_id in self._worked else None
+        if waiting is None:
+            return Condition(table_id, table_name(damaged[0]), 0, 0, 0, 0.0, well, trouble)
+        return Condition(table_id, waiting.table, waiting.rows, waiting.batches, waiting.bytes, seconds, well, trouble)
 
     # ------------------------------------------------------------------ the thread
 
@@ -240,6 +302,8 @@ class Committer:
         if not chosen:
             return []
         sequence = self._commits.next_number(chosen[0])
+        # Once it is recorded, nobody sees that the records lack what earlier commits hold.
+        self.batch_ids.recall(table_name(chosen[0]), chosen[0].table_path, table_id)
         chosen = [load.model_copy(update={"sequence": sequence}) for load in chosen]
         self._store.change(chosen)
         failpoints.reach("load-after-sequence")
@@ -248,13 +312,15 @@ class Committer:
     def _chosen(self, waiting: Sequence[Load]) -> list[Load]:
         """The oldest batches, as many as go into one commit."""
         chosen: list[Load] = []
-        rows = size = 0
+        rows = size = keys = 0
         first: frozenset[str] | None = None
         faults: list[EnvironmentFault] = []
         for load in waiting:
             if load.id in self._damaged or not self._can_be_read(load, faults):
                 continue
-            if chosen and (rows + load.rows > _SET_ROWS or size + load.bytes > _SET_BYTES or len(chosen) >= _SET_LOADS):
+            keys += len(json.dumps(load.key))
+            too_many = rows + load.rows > _SET_ROWS or len(chosen) >= _SET_LOADS
+            if chosen and (too_many or size + load.bytes > _SET_BYTES or keys > _SET_KEYS):
                 break
             # Delta numbers the rows of a commit itself, or takes the numbers that all of them bring.
             numbers = self._numbers_in(load)
@@ -284,7 +350,7 @@ class Committer:
     def _is_sound(self, load: Load) -> bool:
         if self._spool.is_sound(load):
             return True
-        self._damaged.add(load.id)
+        self._damaged[load.id] = load
         self._backlog.remove([load])
         if self._spool.is_sound(load):  # Its client has sent it again meanwhile.
             self.mended(load)
@@ -297,7 +363,7 @@ class Committer:
 
     def mended(self, load: Load) -> None:
         """A batch that was damaged has its rows again."""
-        self._damaged.discard(load.id)
+        self._damaged.pop(load.id, None)
 
     def is_in(self, load: Load) -> bool:
         """Whether the rows of a batch are known to be in its table, whatever its record says. When its table is not
@@ -372,6 +438,7 @@ class Committer:
     def _settle(self, table_id: str) -> None:
         waiting = self._store.waiting(table_id, "BATCH")
         path = waiting[0].table_path
+        self.batch_ids.recall(table_name(waiting[0]), path, table_id)
         held = loads_since(self._logs, path, min(load.received_at for load in waiting))
         # What the log holds is in, also where the records are those of an older copy of the database.
         strangers = [

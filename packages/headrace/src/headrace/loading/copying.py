@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -25,7 +25,7 @@ from headrace.errors import HeadraceError, NotAllowed, NotFound
 from headrace.loading.checked import BadBatch
 from headrace.loading.commits import Commits, TableMoved, Writer, files_name, table_name
 from headrace.loading.files import FileReader, SourceFile
-from headrace.loading.notes import app_id, noted
+from headrace.loading.recalling import recall
 from headrace.loading.receiving import new_id, require_loadable
 from headrace.loading.shapes import Shape, Shapes, identity_columns
 from headrace.loading.spool import RowFile, Spool, Spooled
@@ -45,6 +45,11 @@ class Copied:
     rows: int = 0
     rejected: int = 0
     error: str | None = None
+    note: str | None = None
+    """What else whoever loads it should know."""
+
+
+CHANGED = "It was loaded before, and has changed since: all of its rows are in the table now, besides those."
 
 
 @dataclass(frozen=True)
@@ -93,9 +98,12 @@ class Copies:
         require_loadable(table, shape)
         with self._turn(shape.table_id):
             self._settle(shape.table_id)
-            known = self._known(table, path, shape, files, force)
-            fresh = [file for file in files if file.key not in known]
+            self._remember(table, path, shape, force)
+            before = {} if force else self._store.of_paths(shape.table_id, [file.path for file in files])
+            fresh = [file for file in files if not self._is_known(file, before.get(file.path, ()))]
             loaded = self._load(table, path, shape, fresh, reader, force, creator) if fresh else {}
+            for each in loaded.keys() & before.keys():
+                loaded[each] = replace(loaded[each], note=CHANGED)
         return [loaded.get(file.path, Copied(file.path, "SKIPPED")) for file in files]
 
     @contextmanager
@@ -111,39 +119,26 @@ class Copies:
 
     # ------------------------------------------------------------------ what was loaded before
 
-    def _known(
-        self, table: TableName, path: str, shape: Shape, files: Sequence[SourceFile], force: bool
-    ) -> dict[str, Load]:
-        """Those that are left out. With `force` none is; but what the table remembers is written down all the same: the
-        next commit would hide that the records lack it."""
-        try:
-            self._remember(table, path, shape)
-        except NotAllowed:
-            if not force:
-                raise
-        return {} if force else self._store.with_keys(shape.table_id, "FILE", [file.key for file in files])
-
-    def _remember(self, table: TableName, path: str, shape: Shape) -> None:
-        """The table says how many copies it has had. Where the records do not know the last one, the operations
-        database is a new or an older one: then the commits themselves tell, as far as the log has them."""
-        last = self._logs.sequence(path, app_id("FILE", shape.table_id)) or 0
-        newest = self._store.last_sequence(shape.table_id, "FILE")
-        if newest >= last:
-            return
-        found = [(c, note) for c, note in noted(self._logs, path, "FILE") if newest < note.sequence <= last]
-        if len(found) < last - newest:
+    def _remember(self, table: TableName, path: str, shape: Shape, force: bool) -> None:
+        """Where the operations database is a new or an older one, the table's commits tell, as far as the log has
+        them. With `force` they are written down all the same: the next commit would hide that the records lack them."""
+        if not recall(self._store, self._logs, "FILE", table, path, shape.table_id) and not force:
             raise NotAllowed(
                 f"It is not known which files were loaded into {table}: the operations database does not have them, "
                 "and the table's log goes back too little.",
                 hint="Move away what was loaded, then write FORCE = TRUE.",
             )
-        for commit, note in found:
-            for load_id, key in zip(note.loads, note.keys, strict=True):
-                self._store.add(
-                    _load(load_id, table, path, shape, key, self._clock()).model_copy(
-                        update={"state": "COMMITTED", "sequence": note.sequence, "version": commit.version}
-                    )
-                )
+
+    def _is_known(self, file: SourceFile, before: Sequence[Load]) -> bool:
+        """Whether one of these loads of its path had the same contents. The next time its size and time say so."""
+        if any(file.is_as(load) for load in before):
+            return True
+        alike = [load for load in before if file.may_be(load)]
+        digest = file.digest() if alike else None
+        same = next((load for load in alike if load.digest == digest), None)
+        if same is not None:
+            self._store.rekey(same.id, file.key)
+        return same is not None
 
     # ------------------------------------------------------------------ loading
 
@@ -170,7 +165,8 @@ class Copies:
                     # In the order of their ids: so the files for Spark name them.
                     load = _load(f"{statement}-{place:05d}", table, path, shape, file.key, self._clock())
                     key = file.key_again(load.id) if file.key in before else file.key
-                    load = load.model_copy(update={"key": key, "creator": creator, "sequence": sequence})
+                    known = {"key": key, "digest": file.digest(), "creator": creator, "sequence": sequence}
+                    load = load.model_copy(update=known)
                     rows = 0
                     with self._spool.rejects_writer(load) as rejects:
                         for checked in reader.rows(file, shape, self._zone):

@@ -6,8 +6,10 @@ A field that is empty and not in quotes is NULL; one in quotes is a text. Quotes
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -71,6 +73,31 @@ def csv_options(given: Mapping[str, str]) -> CsvOptions:
         else:
             found[field] = text
     return CsvOptions(**found)
+
+
+def with_line_feeds(block: bytes, options: CsvOptions) -> bytes:
+    """The same lines, each with a line feed at its end: a carriage return alone ends one, too, unless it stands inside
+    of quotes. One at the very end of the block stays; it may have lost its line feed.
+
+    >>> with_line_feeds(b'a,b\\r1,"x\\ry"\\r2,z\\r\\n', CsvOptions())
+    b'a,b\\n1,"x\\ry"\\n2,z\\r\\n'
+    """
+    if block.count(b"\r") == block.count(b"\r\n") + block.endswith(b"\r"):
+        return block
+    return _lone_return(options).sub(lambda found: b"\n" if found[0] == b"\r" else found[0], block)
+
+
+@lru_cache
+def _lone_return(options: CsvOptions) -> re.Pattern[bytes]:
+    """What ends a line without a line feed; or a text in quotes, to be passed over."""
+    lone = rb"\r(?!\n|\Z)"
+    if not options.quote:
+        return re.compile(lone)
+    quote, sep = (b"\\x%02x" % ord(each) for each in (options.quote, options.sep))
+    literal = b"" if options.escape in ("", options.quote) else b"\\x%02x" % ord(options.escape)
+    escaped = literal and literal + b"[^\\n]|"
+    inside = b"(?:%s[^%s%s\\n]|%s%s)*" % (escaped, quote, literal, quote, quote)
+    return re.compile(b"(?<![^%s\\r\\n])%s%s%s|%s" % (sep, quote, inside, quote, lone))
 
 
 class CsvRows:
@@ -269,13 +296,19 @@ def _has_line_breaks(column: pa.ChunkedArray) -> bool:
 def fields_of(head: bytes, shape: Shape, options: CsvOptions) -> list[str] | None:
     """What the fields of a row are called: as the first row says, or else as the table's columns in their order. None
     for a file without rows. `head` is a file's beginning, with the whole of its first row."""
+    counts: set[int] = set()
+
+    def count(row: arrow_csv.InvalidRow) -> str:
+        counts.add(row.actual_columns)
+        return "skip"
+
     try:
         first = arrow_csv.read_csv(
             pa.BufferReader(head + b"\n"),
             read_options=arrow_csv.ReadOptions(
                 autogenerate_column_names=True, block_size=len(head) + 2, use_threads=False
             ),
-            parse_options=_parsing(options, lines=not options.multi_line, invalid_row_handler=lambda _: "skip"),
+            parse_options=_parsing(options, lines=not options.multi_line, invalid_row_handler=count),
             convert_options=_converting(options, _MOST_FIELDS),
         )
     except pa.ArrowInvalid as error:
@@ -286,13 +319,16 @@ def fields_of(head: bytes, shape: Shape, options: CsvOptions) -> list[str] | Non
         if first.num_columns > _MOST_FIELDS:
             raise BadBatch(f"It has {first.num_columns} fields in a row; {_MOST_FIELDS} are possible.")
         return [(value[0].as_py() or b"").decode("utf-8", "replace") for value in first.columns]
-    names = [column.name for column in shape.columns if column.role != "computed"]
-    if first.num_columns > len(names):
+    columns = [column for column in shape.columns if column.role != "computed"]
+    if min(counts | {first.num_columns}) > len(columns):
         raise BadBatch(
-            f"Its rows have {first.num_columns} fields, and the table has {len(names)} columns to load.",
+            f"Its rows have {first.num_columns} fields, and the table has {len(columns)} columns to load.",
             hint="Look at the options 'sep' and 'quote'; if the first line has the names, write 'header'='true'.",
         )
-    return names[: first.num_columns]
+    # The first row may be the wrong one. It only tells whether the file has columns that the table can fill itself.
+    left_out = columns[first.num_columns :]
+    given = columns[: first.num_columns] if all(column.role == "default" for column in left_out) else columns
+    return [column.name for column in given]
 
 
 def _sources(names: Sequence[str], shape: Shape) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import fnmatch
 import glob
+import hashlib
 import io
 import os
 import re
@@ -21,10 +22,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace import running
+from headrace.catalog.records import Load
 from headrace.errors import BadSetting, Bug, Dangerous, NotFound, Unsupported, UserError
 from headrace.loading.arrow_rows import Fitter
 from headrace.loading.checked import BadBatch, Checked, shown
-from headrace.loading.csv_rows import CsvOptions, CsvRows, csv_options, fields_of
+from headrace.loading.csv_rows import CsvOptions, CsvRows, csv_options, fields_of, with_line_feeds
 from headrace.loading.json_rows import Lines
 from headrace.loading.shapes import Shape
 from headrace.storage.delta import local_path
@@ -53,7 +55,8 @@ _PACKED = (".gz", ".bz2", ".zst", ".lz4")
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file as it was when it was looked at: with other contents it is another one."""
+    """A file as it was when it was looked at. With the same size and time it is the same file; with others, its
+    contents tell."""
 
     path: str
     size: int
@@ -68,10 +71,22 @@ class SourceFile:
         """Another key for the same file, which is loaded once more."""
         return f"{self.size} {self.modified} {mark} {self.path}"
 
+    def is_as(self, load: Load) -> bool:
+        """Whether nobody has touched the file since this load of its path."""
+        return load.key.startswith(f"{self.size} {self.modified} ")
 
-def path_in(key: str) -> str:
-    """The path of the file that has this key."""
-    return key.split(" ", 3)[-1]
+    def may_be(self, load: Load) -> bool:
+        """Whether it could still hold the same as at this load of its path."""
+        return load.digest is not None and load.key.startswith(f"{self.size} ")
+
+    def digest(self) -> str:
+        """Of its contents, whatever they are."""
+        found = hashlib.blake2b(digest_size=16)
+        with _told(self), open(self.path, "rb", buffering=0) as opened:
+            while piece := opened.read(_BLOCK):
+                running.require_wanted()
+                found.update(piece)
+        return found.hexdigest()
 
 
 def listed(files: str, base: Path, roots: Sequence[Path] | None) -> list[SourceFile]:
@@ -335,14 +350,21 @@ class FileReader:
                     piece, first = piece.removeprefix(_BOM), False
                 end = piece.rfind(b"\n")
                 if end < 0:
-                    rest += piece
-                    if len(rest) > _LONGEST_LINE:
+                    rest = self._lines(rest + piece)
+                    end = rest.rfind(b"\n")
+                    if end >= 0:
+                        yield rest[:end]
+                        rest = rest[end + 1 :]
+                    elif len(rest) > _LONGEST_LINE:
                         raise BadBatch(f"It has a line of more than {_LONGEST_LINE // 1024**2} MiB.")
                     continue
-                yield rest + piece[:end]
+                yield self._lines(rest + piece[:end])
                 rest = piece[end + 1 :]
             if rest:
-                yield rest
+                yield self._lines(rest)
+
+    def _lines(self, block: bytes) -> bytes:
+        return with_line_feeds(block, self.csv) if self.file_format == "CSV" else block
 
 
 def _known_encoding(name: str) -> str:

@@ -124,6 +124,7 @@ class Lines:
     def _quickly(self, body: bytes) -> pa.Table | None:
         """The rows, if all of them are beyond doubt."""
         lines = body.count(b"\n") + 1
+        body = body.removesuffix(b"\r")  # Its line feed is what the lines were told apart by.
         if not self._quick or not body.startswith(b"{") or not body.endswith(b"}") or _has_long_line(body):
             return None
         # With this, every line is one object, and no object has two lines.

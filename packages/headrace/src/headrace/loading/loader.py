@@ -62,7 +62,8 @@ class Loader:
         )  # fmt: skip
         self.receiver = Receiver(
             store, self._spool, shapes, backlog, clock, zone,
-            is_in=self.committer.is_in, received=self.committer.wake, mended=self.committer.mended,
+            is_in=self.committer.is_in, recall=self.committer.batch_ids.recall,
+            received=self.committer.wake, mended=self.committer.mended,
         )  # fmt: skip
         self.copies = Copies(store, self.logs, shapes, self._spool, writer, clock, zone)
         self._recovered = False

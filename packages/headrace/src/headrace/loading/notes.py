@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from headrace.catalog.loads import LoadKind
 from headrace.storage.delta import Commit, DeltaLogs
@@ -15,19 +16,32 @@ _STEPS = (50, 1000, None)
 
 
 @dataclass(frozen=True)
+class Held:
+    """A load that a commit holds. Earlier versions wrote less of it down."""
+
+    id: str
+    key: str | None = None
+    """The client's batch id, or the file with its size and time."""
+    digest: str | None = None
+    rows: int = 0
+    rejected: int = 0
+
+    def written(self) -> Any:
+        return self.id if self.key is None else (self.id, self.key, self.digest, self.rows, self.rejected)
+
+
+@dataclass(frozen=True)
 class Note:
     kind: LoadKind
     sequence: int
     based_on: int
     """The table's version whose columns and constraints the rows were held against."""
-    loads: tuple[str, ...]
-    """Their ids."""
-    keys: tuple[str, ...] = ()
-    """Of files: each with its size and time."""
+    held: tuple[Held, ...]
 
     def text(self) -> str:
-        found = {"kind": self.kind, "sequence": self.sequence, "based_on": self.based_on, "loads": self.loads}
-        return json.dumps({_MARK: found | ({"keys": self.keys} if self.keys else {})}, separators=(",", ":"))
+        found = {"kind": self.kind, "sequence": self.sequence, "based_on": self.based_on}
+        loads = [each.written() for each in self.held]
+        return json.dumps({_MARK: {**found, "loads": loads}}, separators=(",", ":"))
 
 
 def app_id(kind: LoadKind, table_id: str) -> str:
@@ -42,15 +56,20 @@ def note_of(commit: Commit) -> Note | None:
         return None
     try:
         found = json.loads(text)[_MARK]
-        return Note(
-            "FILE" if found["kind"] == "FILE" else "BATCH",
-            int(found["sequence"]),
-            int(found["based_on"]),
-            tuple(map(str, found["loads"])),
-            tuple(map(str, found.get("keys", ()))),
-        )
-    except (ValueError, KeyError, TypeError):
+        loads, keys = found["loads"], found.get("keys", ())
+        kind: LoadKind = "FILE" if found["kind"] == "FILE" else "BATCH"
+        held = tuple(_held(load, keys[place] if keys else None) for place, load in enumerate(loads))
+        return Note(kind, int(found["sequence"]), int(found["based_on"]), held)
+    except (ValueError, KeyError, TypeError, IndexError):
         return None
+
+
+def _held(written: Any, key: str | None) -> Held:
+    """`key` is what an earlier version wrote apart."""
+    if isinstance(written, str):
+        return Held(written, key)
+    load_id, own, digest, rows, rejected = written
+    return Held(str(load_id), str(own), None if digest is None else str(digest), int(rows), int(rejected))
 
 
 def noted(logs: DeltaLogs, path: str, kind: LoadKind) -> Iterator[tuple[Commit, Note]]:
@@ -84,5 +103,5 @@ def loads_since(logs: DeltaLogs, path: str, since: datetime) -> dict[str, tuple[
     for commit, note in noted(logs, path, "BATCH"):
         if commit.timestamp < earliest:
             break
-        found |= dict.fromkeys(note.loads, (commit.version, note.sequence))
+        found |= {held.id: (commit.version, note.sequence) for held in note.held}
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 import uuid
@@ -18,7 +19,7 @@ from headrace.catalog.records import Load
 from headrace.errors import EnvironmentFault, NotFound, Unsupported, UserError
 from headrace.loading import arrow_rows, json_rows
 from headrace.loading.backlog import Backlog
-from headrace.loading.checked import Checked
+from headrace.loading.checked import BatchDiffers, Checked, shown
 from headrace.loading.shapes import Shape, Shapes
 from headrace.loading.spool import Spool
 from headrace.loading.types import is_loadable
@@ -51,11 +52,13 @@ class Receiver:
         zone: ZoneInfo,
         *,
         is_in: Callable[[Load], bool],
+        recall: Callable[[TableName, str, str], None] = lambda table, path, table_id: None,
         received: Callable[[], None] = lambda: None,
         mended: Callable[[Load], None] = lambda load: None,
     ) -> None:
-        """`is_in` says whether a batch's rows are in its table; `received` and `mended` are told of new batches, and of
-        old ones whose rows have come again."""
+        """`is_in` says whether a batch's rows are in its table; `recall` has the batches written down that a table
+        knows and the store may not; `received` and `mended` are told of new batches, and of old ones whose rows have
+        come again."""
         self._store = store
         self._spool = spool
         self._shapes = shapes
@@ -63,6 +66,7 @@ class Receiver:
         self._clock = clock
         self._zone = zone
         self._is_in = is_in
+        self._recall = recall
         self._received = received
         self._mended = mended
         self._mending = threading.Lock()
@@ -82,14 +86,16 @@ class Receiver:
         key = new_id(self._clock()) if batch_id is None else checked_batch_id(batch_id)
         shape = self._shapes.now(path)
         self._settle_doubtful()
+        self._recall(table, path, shape.table_id)
         before = self._store.with_key(shape.table_id, "BATCH", key)
+        digest = digest_of(body)
         if before is not None and not self._is_lost(before):
-            return self._again(before)
+            return self._again(before, digest)
         require_loadable(table, shape)
         with self._backlog.room(shape.table_id, len(body)):
             checked = self._checked(body, form, shape)
             if before is not None:
-                return self._mend(before, checked, shape)
+                return self._mend(before, checked, shape, digest)
             load = Load(
                 id=new_id(self._clock()),
                 table_path=path,
@@ -99,6 +105,7 @@ class Receiver:
                 name=table.table,
                 kind="BATCH",
                 key=key,
+                digest=digest,
                 state="RECEIVED",
                 rows=checked.rows.num_rows,
                 rejected=len(checked.rejects),
@@ -118,7 +125,7 @@ class Receiver:
         first = self._recorded(load)
         if first is not None and first.id != load.id:
             self._spool.remove([load])
-            return self._again(first)
+            return self._again(first, load.digest)
         failpoints.reach("load-after-record")
         self._backlog.add([load])
         self._received()
@@ -154,8 +161,13 @@ class Receiver:
                     self._spool.remove([load])
                 self._doubtful.pop(load.id, None)
 
-    def _again(self, before: Load) -> Receipt:
+    def _again(self, before: Load, digest: str | None) -> Receipt:
         """A batch that had come before. If nobody would commit it, it waits from now on."""
+        if None not in (before.digest, digest) and before.digest != digest:
+            raise BatchDiffers(
+                f"The batch {shown(before.key)} has come before, with another content; nothing of this one was taken.",
+                hint="Send other rows under another batch_id. A batch that is sent again must be the same to the byte.",
+            )
         if before.state == "RECEIVED" and before.id not in self._backlog.of(before.table_id):
             self._mended(before)
             self._backlog.add([before])
@@ -174,27 +186,30 @@ class Receiver:
         present = self._store.ids([before.id]).get(before.id)
         return present is not None and present.state == "RECEIVED" and not self._is_in(present)
 
-    def _mend(self, before: Load, checked: Checked, shape: Shape) -> Receipt:
+    def _mend(self, before: Load, checked: Checked, shape: Shape, digest: str) -> Receipt:
         """Give a batch its rows again, under the record that it has: so it is one batch, however far its commit is."""
         with self._mending:
             present = self._store.ids([before.id]).get(before.id)
             if present is None:
                 raise NotFound(f"{before.name} was dropped meanwhile.", hint="SHOW TABLES lists what there is now.")
             if not self._is_lost(present):
-                return self._again(present)
-            counts = {"rows": checked.rows.num_rows, "rejected": len(checked.rejects)}
-            size = self._spool.put(present.model_copy(update=counts), checked, shape)
-            mended = self._store.recount(
-                present.id, rows=checked.rows.num_rows, rejected=len(checked.rejects), size=size
-            )
+                return self._again(present, digest)
+            rows, rejected = checked.rows.num_rows, len(checked.rejects)
+            counted = present.model_copy(update={"rows": rows, "rejected": rejected, "digest": digest})
+            size = self._spool.put(counted, checked, shape)
+            mended = self._store.recount(present.id, rows=rows, rejected=rejected, size=size, digest=digest)
             if mended is None:  # It was committed after all, and nobody needs the file.
                 self._spool.remove([present])
-                return self._again(self._store.ids([present.id]).get(present.id, present))
+                return self._again(self._store.ids([present.id]).get(present.id, present), digest)
         _log.warning("The file of batch %s was damaged; it has come again, with %s rows.", mended.key, mended.rows)
         self._mended(mended)
         self._backlog.add([mended])
         self._received()
         return Receipt(mended)
+
+
+def digest_of(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=16).hexdigest()
 
 
 def checked_batch_id(batch_id: str) -> str:

@@ -115,8 +115,15 @@ class Spool:
                 with self.rejects_writer(load) as rejects:
                     rejects.write(checked.rejects)
                 size += self._rejects_path(load).stat().st_size
-            with _whole(folder / f"{load.id}{_ROWS}") as unfinished, _arrow_file(unfinished, numbered.schema) as file:
-                file.write_table(numbered)
+            try:
+                with (
+                    _whole(folder / f"{load.id}{_ROWS}") as unfinished,
+                    _arrow_file(unfinished, numbered.schema) as file,
+                ):
+                    file.write_table(numbered)
+            except BaseException:
+                self._rejects_path(load).unlink(missing_ok=True)
+                raise
             return size + (folder / f"{load.id}{_ROWS}").stat().st_size
 
     @contextmanager

@@ -36,6 +36,7 @@ from headrace.errors import (
     HeadraceError,
     NotFound,
     RefreshFailed,
+    RefreshHeldUp,
     RefreshRunning,
     UserError,
     with_hint,
@@ -57,7 +58,7 @@ from headrace.refresh.states import StateTables
 from headrace.refresh.stored import CommitNote, Stored, app_id, read_stored
 from headrace.storage.arrow import committable, for_delta
 from headrace.storage.delta import DeltaLogs, require_sequence
-from headrace.storage.errors import short_message
+from headrace.storage.errors import is_of_surroundings, short_message
 from headrace.storage.meter import Meter
 from headrace.storage.scans import scans_of
 from headrace.storage.spark import java_process_has_ended
@@ -66,6 +67,7 @@ BY_HAND = Occasion()
 KEEP_ROWS = "KEEP_ROWS"
 """The technique of a replaced query that took over the stored rows."""
 JAVA_ENDED = "Spark's Java process ended while this ran."
+_MEND_SURROUNDINGS = "Free some space or raise the limit on the server's machine; the next refresh tries again."
 
 _log = logging.getLogger(__name__)
 
@@ -160,6 +162,8 @@ class Runner:
                 hint = told.hint if isinstance(told, HeadraceError) else None
                 if isinstance(told, NotFound):
                     hint = hint or SOURCE_GONE
+                elif not isinstance(told, HeadraceError) and is_of_surroundings(told):
+                    hint = _MEND_SURROUNDINGS
                 kept = with_hint(reason, hint)
                 failed = record.model_copy(update={"state": "FAILED", "end_time": self._clock(), "error_message": kept})
                 end = _End(failed, None, (table.id, fencing))
@@ -168,7 +172,7 @@ class Runner:
                 except (EnvironmentFault, OSError):
                     _log.exception("The end of the refresh %s is written later.", job_id)
                 running.require_wanted()
-                raise RefreshFailed(f"The refresh of {table.table_name} failed: {reason}", hint=hint) from error
+                raise _failure(told, f"The refresh of {table.table_name} failed: {reason}", hint) from error
             sequence = finished.profile.sequence
             settled = None if sequence is None else (table.id, sequence)
             self._finish(_End(finished, settled, (table.id, fencing)))
@@ -554,7 +558,19 @@ def _reason(error: BaseException) -> str:
     """What the history says of a refresh that failed with this error."""
     if isinstance(error, HeadraceError):
         return error.message
+    return JAVA_ENDED if _is_java_s_end(error) else short_message(error)
+
+
+def _is_java_s_end(error: BaseException) -> bool:
     # Whoever calls a Java process that is gone hears of sockets only.
-    if isinstance(error, (Py4JNetworkError, ConnectionError)) or java_process_has_ended():
-        return JAVA_ENDED
-    return short_message(error)
+    return isinstance(error, (Py4JNetworkError, ConnectionError)) or java_process_has_ended()
+
+
+def _failure(error: BaseException, message: str, hint: str | None) -> RefreshFailed:
+    """What a refresh fails with for this reason: what no table is to blame for is told from what one may be."""
+    ended = error.spark_ended if isinstance(error, EnvironmentFault) else _is_java_s_end(error)
+    if not (ended or is_of_surroundings(error)):
+        return RefreshFailed(message, hint=hint)
+    held_up = RefreshHeldUp(message, hint=hint)
+    held_up.spark_ended = ended
+    return held_up

@@ -20,7 +20,7 @@ from headrace.schedule.live import LiveRun, Outcome, new_run
 from headrace.schedule.performing import Performer
 from headrace.schedule.work import Runs
 
-_BY_CLOCK = ("SCHEDULE", "AFTER")
+BY_CLOCK = ("SCHEDULE", "AFTER")
 _PROCESS_ENDED = Failure(SERVER_ENDED.code, SERVER_ENDED.message.replace("The server", "The process", 1))
 _NEVER_BEGUN = "The process that had asked for it ended."
 _LOOKED_THROUGH = 100
@@ -69,11 +69,11 @@ class Adopter:
 
     def _of_task(self, item: Item, mark: Mark, unfinished: list[TaskRun]) -> LiveRun:
         for run in unfinished:
-            if (run.task_id, run.tick) == (item.id, mark.tick) and run.trigger in _BY_CLOCK:
+            if (run.task_id, run.tick) == (item.id, mark.tick) and run.trigger in BY_CLOCK:
                 unfinished.remove(run)
                 return self._live(run)
         for run in self._runs.recent(_LOOKED_THROUGH, item.id):
-            if run.tick == mark.tick and run.trigger in _BY_CLOCK and run.created_at >= mark.at:
+            if run.tick == mark.tick and run.trigger in BY_CLOCK and run.created_at >= mark.at:
                 return self._live(run)  # It has ended; only its mark does not know.
         run = new_run(item, mark.tick, "AFTER" if item.follows else "SCHEDULE", self._now, mark.merged)
         return LiveRun(item, mark.tick, mark.merged, run=run)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from headrace.catalog.records import MarkState, RunState, TaskRun
 from headrace.compute.jobs import INTERRUPTED
-from headrace.errors import Cancelled, HeadraceError, TimedOut
+from headrace.errors import Cancelled, EnvironmentFault, HeadraceError, TimedOut, with_hint
 from headrace.result import Result
 
 FINISHED: tuple[RunState, ...] = ("SUCCEED", "FAILED", "SKIPPED", "CANCELLED")
@@ -25,19 +25,32 @@ class Failure:
     message: str
     output: str | None = None
     """The end of what it printed."""
+    held_up: bool = False
+    """Whether it is no fault of what was to be run."""
 
     @classmethod
     def of(cls, error: HeadraceError) -> Failure:
         output = getattr(error, "output", None)
         printed = clean(output)[-LONGEST_OUTPUT:] if isinstance(output, str) else None
-        return cls(error.code, clean(error.kept), printed)
+        return cls(error.code, clean(error.kept), printed, is_held_up(error))
+
+
+def is_held_up(error: HeadraceError) -> bool:
+    """Whether this is a fault of what surrounds all runs. Where Spark ended each time that a run was tried, the run may
+    be the reason."""
+    return isinstance(error, EnvironmentFault) and not error.spark_ended
 
 
 SERVER_ENDED = Failure("INTERRUPTED", INTERRUPTED)
 
 
-def timed_out(seconds: int) -> Failure:
-    return Failure(TimedOut.code, f"The run took longer than its TIMEOUT of {seconds} seconds.")
+def timed_out(seconds: int, stuck: str | None = None) -> Failure:
+    """`stuck` is the id of a job that does not stop."""
+    told = f"The run took longer than its TIMEOUT of {seconds} seconds"
+    if stuck is None:
+        return Failure(TimedOut.code, f"{told}.")
+    what_next = "It is not run again until that has ended; a restart of the server ends it."
+    return Failure(TimedOut.code, with_hint(f"{told}, and its job {stuck} does not stop.", what_next))
 
 
 def retry_pause(failed: int) -> float:

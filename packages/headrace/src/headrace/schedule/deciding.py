@@ -1,16 +1,19 @@
 """What is to be done now, as data: pure functions of what is defined, how far it has come, what is pending, and the
 time. The scheduler does the steps, and asks again.
 
-A run is due at the newest tick that has come and is later than the item's mark; older ticks are done with it. It begins
-when nothing upstream has a run pending at the same tick or an older one. What failed, was skipped or is suspended
-upstream makes it be skipped, and so on downwards; other branches go on.
+A run is due at the newest tick that has come and is later than the item's mark; older ticks are done with it. Where the
+clock was put back, ticks come again: those that a task has had are not due. A run begins when nothing upstream has one
+pending at the same tick or an older one. What failed, was skipped or is suspended upstream makes it be skipped, and so
+on downwards; other branches go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from headrace.catalog.records import Mark, MarkState
 from headrace.names import TableName
@@ -87,21 +90,26 @@ def decide(
     pending: Mapping[str, Pending],
     now: datetime,
     busy: Set[str] = frozenset(),
+    had: Mapping[str, Sequence[datetime]] = MappingProxyType({}),
 ) -> list[Step]:
-    """The steps, upstream first. `items` are in that order, too; those in `busy` are being run by hand."""
+    """The steps, upstream first. `items` are in that order, too; those in `busy` are being run by hand. `had` are
+    ticks, in their order, that were run before the clock was put back behind them."""
     gone: list[Step] = [Forget(each) for each, run in pending.items() if each not in items and not run.begun]
     resets = _resets(items, marks, pending, now)
     runs = {each: run for each, run in pending.items() if each in items}
-    runs |= _due(items, marks, runs, now)
+    runs |= _due(items, marks, runs, now, had)
     return [*gone, *resets, *_settled(items, marks, runs, busy)]
 
 
-def floor_of(item: Item, mark: Mark | None, now: datetime) -> datetime:
-    """Only ticks after this moment are still to be run."""
+def floor_of(item: Item, mark: Mark | None, now: datetime, had: Sequence[datetime] = ()) -> datetime:
+    """Only ticks after this moment are still to be run. Of those that it has had, the newest that has come again
+    counts."""
     if mark is None:
         return item.times_from
+    come_again = had[: bisect_right(had, now)]
+    floor = max((mark.tick, *come_again[-1:]))
     # A clock that was wrong when the times were set must not hold them up for long.
-    return mark.tick if _is_far_ahead(item, item.times_from, now) else max(mark.tick, item.times_from)
+    return floor if _is_far_ahead(item, item.times_from, now) else max(floor, item.times_from)
 
 
 def _is_far_ahead(item: Item, moment: datetime, now: datetime) -> bool:
@@ -125,14 +133,18 @@ def _resets(
 
 
 def _due(
-    items: Mapping[str, Item], marks: Mapping[str, Mark], pending: Mapping[str, Pending], now: datetime
+    items: Mapping[str, Item],
+    marks: Mapping[str, Mark],
+    pending: Mapping[str, Pending],
+    now: datetime,
+    had: Mapping[str, Sequence[datetime]],
 ) -> dict[str, Pending]:
     """New runs: first those by the clock, then those before their readers, then those after what they follow."""
     idle = [item for item in items.values() if not item.suspended and item.id not in pending]
     new: dict[str, Pending] = {}
 
     def add(item: Item, tick: datetime | None) -> None:
-        floor = floor_of(item, marks.get(item.id), now)
+        floor = floor_of(item, marks.get(item.id), now, had.get(item.id, ()))
         if tick is not None and tick > floor:
             new[item.id] = Pending(tick, item.count_between(floor, tick))
 

@@ -29,6 +29,9 @@ class Freshness:
     """Scheduled refreshes that failed, in a row."""
     reason: str | None
     """Why it is suspended, waits, failed or was skipped."""
+    is_late: bool = False
+    """Whether the lag is over the target, or the table was never loaded, also where the status is about something
+    else. What is suspended promises nothing."""
 
 
 def freshness(
@@ -49,6 +52,7 @@ def freshness(
         next_tick = timing.after(now)
     lag = lag_seconds(table, last_success, now)
     target = target_seconds(table)
+    late = target is not None and not table.suspended and (last_success is None or lag is None or lag > target)
     running = _running_job(last_record, pending)
     status: FreshnessStatus
     reason: str | None = None
@@ -65,11 +69,10 @@ def freshness(
     elif mark is not None and mark.state == "SKIPPED" and not _refreshed_since(mark, last_success, last_record):
         status, reason = "SKIPPED", mark.reason
     else:
-        late = target is not None and (last_success is None or lag is None or lag > target)
         status = "LATE" if late else "FRESH"
         reason = last_record.reason if last_record is not None and last_record.waits else None
     failures = 0 if mark is None else mark.failures
-    return Freshness(status, lag, target, next_tick, running, failures, reason)
+    return Freshness(status, lag, target, next_tick, running, failures, reason, late)
 
 
 def lag_seconds(table: DynamicTable, last_success: RefreshRecord | None, now: datetime) -> float | None:

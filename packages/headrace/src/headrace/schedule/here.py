@@ -75,7 +75,7 @@ class Here:
         self._woken.clear()
         self._line.watch(self._definitions.items)
         for backfills in (False, True):
-            self._line.begin(self._definitions.items, frozenset(), self._monotonic(), backfills=backfills)
+            self._line.begin(self._definitions.items, self._performer.stuck(), self._monotonic(), backfills=backfills)
         if self._line.runs and not any(_has_news(live) for live in self._line.runs):
             left = (self._performer.seconds_left(live) for live in self._line.runs)
             pauses = [seconds for seconds in left if seconds is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal
 
 from headrace.catalog.records import Mark, MarkState, RefreshRecord, Task, TaskRun, TaskTrigger
 from headrace.compute.jobs import LiveJob
@@ -21,6 +22,21 @@ class Outcome:
     job_id: str | None = None
     code: str | None = None
     """That of the error, when it failed."""
+    held_up: bool = False
+    """Whether it failed for want of what all runs need."""
+
+
+@dataclass(frozen=True)
+class ByHandEnd:
+    """How a refresh or run that somebody asked for ended."""
+
+    state: Literal["SUCCEED", "FAILED"]
+    at: datetime
+    error: str | None = None
+    error_code: str | None = None
+    job_id: str | None = None
+    backfill: bool = False
+    """Whether it was for times that are long past."""
 
 
 @dataclass
@@ -44,7 +60,8 @@ class LiveRun:
     job: LiveJob | None = None
     """The attempt that goes on."""
     running_since: float | None = None
-    timed_out: bool = False
+    timed_out_at: float | None = None
+    """When its job was told to stop, because its time was over."""
     retry_at: float | None = None
     """When the next attempt is due."""
     lost: int = 0

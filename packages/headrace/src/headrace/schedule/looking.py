@@ -15,12 +15,13 @@ from datetime import datetime
 from headrace.catalog.records import SKIPPED, Mark, MarkState, Occasion, RefreshRecord, Task, TaskRun
 from headrace.compute.jobs import new_job_id
 from headrace.errors import EnvironmentFault, NotAllowed, RefreshRunning
-from headrace.schedule.adopting import Adopter
+from headrace.schedule.adopting import BY_CLOCK, Adopter
 from headrace.schedule.attempts import not_run
 from headrace.schedule.by_hand import DROPPED, ByHand
 from headrace.schedule.deciding import Begin, Forget, Reset, Skip, Wait, cause_of, decide
 from headrace.schedule.definitions import READ_EVERY, Definitions
-from headrace.schedule.live import LiveRun, new_run
+from headrace.schedule.items import Item
+from headrace.schedule.live import ByHandEnd, LiveRun, new_run
 from headrace.schedule.performing import LONGEST_REASON, Performer
 from headrace.schedule.recounting import refreshed
 from headrace.schedule.work import ScheduleStore, Work
@@ -56,6 +57,8 @@ class Looking:
         self._by_hand = ByHand(self._performer, clock)
         self._marks: dict[str, Mark] = {}
         self._pending: dict[str, LiveRun] = {}
+        self._had: dict[str, list[datetime]] = {}
+        """Ticks of tasks beyond their marks that were run all the same: the clock was put back."""
         self._asking = threading.Lock()
         self._withdrawn: set[str] = set()
         """Runs by hand of which who asked was told that there are none."""
@@ -110,6 +113,7 @@ class Looking:
         others may run after; one that a task has made is of the time of that task's run, so that who refreshes what it
         runs after does not run for ever."""
         self.change_mark(table_id, refreshed)
+        self.ended_by_hand(table_id, ByHandEnd("SUCCEED", self._clock()))
         self.definitions.bring_up_to_date()
         item = self.definitions.items.get(table_id)
         if item is None or item.roots or table_id in self._pending:
@@ -124,6 +128,14 @@ class Looking:
             mark = Mark(object_id=table_id, tick=tick, state="SUCCEED", at=now)
             self._store.marks.reset([mark])
             self._marks[table_id] = mark
+
+    def next_tick(self, item: Item, now: datetime) -> datetime | None:
+        """When its turn comes by the clock, unless that was its turn already."""
+        had = set(self._had.get(item.id, ()))
+        tick = item.next_tick(now)
+        while tick in had:
+            tick = item.next_tick(tick)
+        return tick
 
     def runs(self) -> list[LiveRun]:
         """All that have not ended, by schedule and by hand."""
@@ -140,10 +152,13 @@ class Looking:
         if reread:
             self._drop_marks()
         self._by_hand.take_in(self.definitions.items)
-        for live in self._by_hand.watch(self.definitions.items):
-            if live.outcome is not None and live.outcome.state == "FAILED":
-                tick = live.tick.isoformat(sep=" ")
-                _log.warning("The run of %s at %s by hand failed: %s", live.item.name, tick, live.outcome.reason)
+        ended = self._by_hand.watch(self.definitions.items)
+        for live in ended:
+            self._tell_by_hand(live, now)
+        for live in ended:
+            # One that worked counts as one by schedule would, unless it was for times long past.
+            if live.run is not None and (live.run.state, live.run.trigger == "BACKFILL") == ("SUCCEED", False):
+                self.change_mark(live.item.id, refreshed)
         for live in self._pending.values():
             self._performer.watch(live)
         self._write_ends(now)
@@ -175,7 +190,7 @@ class Looking:
         """Decide and act; False when nothing came of it but waiting."""
         self._write_ends(now)
         pending = {each: live.pending for each, live in self._pending.items()}
-        steps = decide(self.definitions.items, self._marks, pending, now, self._by_hand.at_work())
+        steps = decide(self.definitions.items, self._marks, pending, now, self._busy(), self._had)
         self._reset([step for step in steps if isinstance(step, Reset)], now)
         for step in steps:
             if isinstance(step, Forget):
@@ -256,7 +271,7 @@ class Looking:
 
     def _begin_again(self) -> None:
         """Make the next attempts that are due; what was suspended or dropped meanwhile has none."""
-        busy = self._by_hand.at_work()
+        busy = self._busy()
         for live in self._pending.values():
             if not live.begun or live.job is not None or live.outcome is not None:
                 continue
@@ -269,10 +284,39 @@ class Looking:
                 self._performer.begin(live)
 
     def _begin_by_hand(self, *, backfills: bool) -> None:
-        at_work = {each for each, live in self._pending.items() if live.job is not None}
+        at_work = {each for each, live in self._pending.items() if live.job is not None} | self._busy()
         self._by_hand.begin(self.definitions.items, at_work, self._monotonic(), backfills=backfills)
 
+    def _busy(self) -> frozenset[str]:
+        """Those of which something runs outside of the schedule: by hand, or a job that was given up and does not stop,
+        or what had their name and was dropped meanwhile."""
+        items = self.definitions.items
+        old = {live.item.name for live in self.runs() if live.job is not None and live.item.id not in items}
+        renewed = {item.id for item in items.values() if item.name in old} if old else set()
+        return self._by_hand.at_work() | self._performer.stuck() | renewed
+
     # ------------------------------------------------------------------ ending
+
+    def _tell_by_hand(self, live: LiveRun, now: datetime) -> None:
+        """Say how a run of a task by hand ended."""
+        assert live.outcome is not None
+        assert live.run is not None
+        outcome, backfill = live.outcome, live.run.trigger == "BACKFILL"
+        if outcome.state == "FAILED":
+            tick = live.tick.isoformat(sep=" ")
+            _log.warning("The run of %s at %s by hand failed: %s", live.item.name, tick, outcome.reason)
+            self.ended_by_hand(
+                live.item.id, ByHandEnd("FAILED", now, outcome.reason, outcome.code, outcome.job_id, backfill)
+            )
+        elif outcome.state == "SUCCEED":
+            self.ended_by_hand(live.item.id, ByHandEnd("SUCCEED", now, backfill=backfill))
+
+    def ended_by_hand(self, object_id: str, end: ByHandEnd) -> None:
+        """Tell whoever listens. From any thread."""
+        try:
+            self._work.ended_by_hand(object_id, end)
+        except Exception:
+            _log.exception("Somebody who listens for the end of runs by hand failed.")
 
     def _write_ends(self, now: datetime) -> None:
         """Write down the runs that have ended: a task's row first, so that a crash before the mark repeats nothing."""
@@ -307,8 +351,9 @@ class Looking:
             outcome = live.outcome
             before = self._marks.get(live.item.id)
             live.end = self._mark(
-                live, outcome.state, now, reason=outcome.reason, job_id=outcome.job_id, code=outcome.code
-            )
+                live, outcome.state, now,
+                reason=outcome.reason, job_id=outcome.job_id, code=outcome.code, held_up=outcome.held_up,
+            )  # fmt: skip
             told = None if before is None else before.skipped_for
             live.skip = None if live.end.skipped_for in (None, told) else self._skip(live, now)
         return live.end
@@ -335,6 +380,7 @@ class Looking:
         reason: str | None = None,
         job_id: str | None = None,
         code: str | None = None,
+        held_up: bool = False,
     ) -> Mark:
         object_id = run.item.id if isinstance(run, LiveRun) else run.item
         before = self._marks.get(object_id)
@@ -351,7 +397,8 @@ class Looking:
             object_id=object_id,
             tick=run.tick,
             state=state,
-            failures=failures + (state == "FAILED"),
+            failures=failures + (state == "FAILED" and not held_up),
+            held_up=held_up if state == "FAILED" else before is not None and before.held_up,
             error=error,
             error_code=error_code,
             merged=run.merged,
@@ -388,7 +435,8 @@ class Looking:
 
     def _is_one_too_many(self, mark: Mark) -> bool:
         table = mark.object_id in self.definitions.tables
-        return table and mark.state == "FAILED" and mark.failures >= FAILURES_ALLOWED
+        counts = mark.state == "FAILED" and not mark.held_up
+        return table and counts and mark.failures >= FAILURES_ALLOWED
 
     def _suspension(self, mark: Mark) -> str:
         """Why the table is suspended."""
@@ -420,6 +468,7 @@ class Looking:
     def _read_marks(self, now: datetime) -> None:
         """Read how far everything has come, and take over what is pending there and not here."""
         with self._asking:
+            self._read_had()
             marks = {mark.object_id: mark for mark in self._store.marks.all()}
             here = self._by_hand.known() | {live.run.id for live in self._pending.values() if live.run is not None}
             unfinished = [run for run in self._store.task_runs.unfinished() if run.id not in here]
@@ -435,6 +484,15 @@ class Looking:
             self._withdrawn.clear()
             self.in_doubt = False
 
+    def _read_had(self) -> None:
+        """Read which ticks beyond its mark a task was run at: an INSERT that is done again doubles its rows. A refresh
+        does nothing twice, so tables need no such list, and are kept fresh."""
+        runs = self._store.task_runs.beyond_marks()
+        self._had = {}
+        for run in runs:
+            if run.trigger in BY_CLOCK and run.state != "SKIPPED":
+                self._had.setdefault(run.task_id, []).append(run.tick)
+
     def _drop_marks(self) -> None:
         """Forget the marks of what is gone."""
         items = self.definitions.items
@@ -444,11 +502,14 @@ class Looking:
             del self._marks[each]
 
     def _reset(self, steps: list[Reset], now: datetime) -> None:
+        if not steps:
+            return
         marks = []
         for step in steps:
             name = self.definitions.items[step.item].name
             _log.warning(
-                "The schedule of %s stands at %s, which has not come yet: the clock was wrong. It goes on from %s.",
+                "The schedule of %s stands at %s, which has not come yet: the clock was wrong. It goes on from %s; "
+                "a tick that a task has had is not done again.",
                 name, step.was.isoformat(), step.tick.isoformat(),
             )  # fmt: skip
             known = self._marks.get(step.item) or Mark(
@@ -457,3 +518,4 @@ class Looking:
             marks.append(known.model_copy(update={"tick": step.tick, "merged": 0, "at": now}))
         self._store.marks.reset(marks)
         self._marks |= {mark.object_id: mark for mark in marks}
+        self._read_had()

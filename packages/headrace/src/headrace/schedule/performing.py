@@ -25,6 +25,8 @@ _REFUSED_SECONDS = 60.0
 """So long it is tried to submit a job while Spark or the database is away, or the queue full."""
 _REFUSED_PAUSE = 2.0
 _MOST_LOST = 2
+_STOP_SECONDS = 60.0
+"""So long a job has to stop."""
 _LOOK_SECONDS = 1.0
 """Nobody tells when a job that waited begins."""
 _log = logging.getLogger(__name__)
@@ -48,6 +50,7 @@ class Performer:
         self._clock = clock
         self._monotonic = monotonic
         self._wake = wake
+        self._stuck: dict[str, LiveJob] = {}
 
     def begin(self, live: LiveRun) -> None:
         """Make an attempt. Whatever keeps it from being a job is its failure."""
@@ -65,7 +68,7 @@ class Performer:
             _log.exception("%s could not be started.", live.item.name)
             self.fail(live, Failure(Bug.code, attempts.clean(f"{type(error).__name__}: {error}")))
             return
-        live.job, live.running_since, live.timed_out, live.refused_since = job, None, False, None
+        live.job, live.running_since, live.timed_out_at, live.refused_since = job, None, None, None
         job.on_done(lambda _: self._wake())
         if live.run is not None:
             live.run = live.run.model_copy(update={"state": "QUEUED", "job_id": job.id})
@@ -85,10 +88,26 @@ class Performer:
                 started = live.run.started_at or job.job.started_at
                 live.run = live.run.model_copy(update={"state": "RUNNING", "started_at": started})
                 live.changed = True
-            limit = live.item.timeout_seconds
-            if limit and not live.timed_out and self._monotonic() >= live.running_since + limit:
-                live.timed_out = True
-                job.cancel()
+            self._watch_time(live, job, live.running_since)
+
+    def stuck(self) -> frozenset[str]:
+        """The items of which a job goes on that was given up: no other may run beside it."""
+        self._stuck = {each: job for each, job in self._stuck.items() if not job.done}
+        return frozenset(self._stuck)
+
+    def _watch_time(self, live: LiveRun, job: LiveJob, since: float) -> None:
+        """Have a job stop whose time is over. One that does not is given up after a while: somebody must hear of it,
+        and code that is stuck may be so for ever."""
+        limit, now = live.item.timeout_seconds, self._monotonic()
+        if not limit or now < since + limit:
+            return
+        if live.timed_out_at is None:
+            live.timed_out_at = now
+            job.cancel()
+        elif now >= live.timed_out_at + _STOP_SECONDS:
+            _log.error("The job %s of %s does not stop; its run is given up.", job.id, live.item.name)
+            self._stuck[live.item.id], live.job = job, None
+            self.fail(live, attempts.timed_out(limit, job.id))
 
     def save(self, live: LiveRun) -> None:
         """Bring its row in the history up to date."""
@@ -124,7 +143,10 @@ class Performer:
         if live.running_since is None:
             return _LOOK_SECONDS
         limit = live.item.timeout_seconds
-        return live.running_since + limit - self._monotonic() if limit and not live.timed_out else None
+        if not limit:
+            return None
+        until = live.running_since + limit if live.timed_out_at is None else live.timed_out_at + _STOP_SECONDS
+        return until - self._monotonic()
 
     # ------------------------------------------------------------------ one attempt
 
@@ -163,7 +185,7 @@ class Performer:
             live.run = attempts.succeeded(live.run, job.result, self._clock())
             live.changed = True
             self._finish(live)
-        elif live.timed_out and isinstance(error, Cancelled):
+        elif live.timed_out_at is not None and isinstance(error, Cancelled):
             self.fail(live, attempts.timed_out(live.item.timeout_seconds))
         else:
             self.fail(live, Failure.of(error))
@@ -172,7 +194,8 @@ class Performer:
         """An attempt has failed; a task may have another."""
         live.refused_since = None
         if live.run is None:
-            live.outcome = Outcome("FAILED", failure.message[:LONGEST_REASON], code=failure.code)
+            told = failure.message[:LONGEST_REASON]
+            live.outcome = Outcome("FAILED", told, code=failure.code, held_up=failure.held_up)
             return
         live.run = attempts.failed(live.run, failure, retries=live.item.retries, now=self._clock())
         live.changed = True
@@ -205,4 +228,4 @@ def _outcome_of_refresh(live: LiveRun, error: HeadraceError | None, job_id: str)
     if isinstance(error, RefreshRunning | Cancelled):
         # Somebody refreshes it by hand, or did not want it refreshed: no fault of the table.
         return Outcome("SKIPPED", told, job_id)
-    return Outcome("FAILED", told, job_id, error.code)
+    return Outcome("FAILED", told, job_id, error.code, attempts.is_held_up(error))

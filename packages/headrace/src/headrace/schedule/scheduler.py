@@ -16,8 +16,10 @@ from typing import Literal
 
 from headrace.catalog.records import Mark, Task, TaskRun
 from headrace.errors import EnvironmentFault, HeadraceError, UserError
-from headrace.schedule.live import new_run
+from headrace.schedule.attempts import clean
+from headrace.schedule.live import ByHandEnd, new_run
 from headrace.schedule.looking import MOST_RUNS, Looking
+from headrace.schedule.performing import LONGEST_REASON
 from headrace.schedule.status import Status, pending_run
 from headrace.schedule.work import ScheduleStore, Work
 
@@ -130,6 +132,11 @@ class Scheduler:
                 raise
         self.wake()
 
+    def failed_by_hand(self, table_id: str, error: HeadraceError, job_id: str | None) -> None:
+        """A refresh of the table that somebody asked for has failed."""
+        told = clean(error.kept)[:LONGEST_REASON]
+        self._looks.ended_by_hand(table_id, ByHandEnd("FAILED", self._clock(), told, error.code, job_id))
+
     def settle(self, patience: float) -> bool:
         """Look until nothing more happens at this time of the clock; False when that takes longer than so many seconds,
         or a look fails. For those who do without the thread."""
@@ -193,7 +200,7 @@ class Scheduler:
 
     def _next_ticks(self, now: datetime) -> dict[str, datetime]:
         items = self._looks.definitions.items.values()
-        ticks = ((item.id, item.next_tick(now)) for item in items if not item.suspended)
+        ticks = ((item.id, self._looks.next_tick(item, now)) for item in items if not item.suspended)
         return {each: tick for each, tick in ticks if tick is not None}
 
     def _new_status(self, seconds: float, fault: str | None) -> Status:

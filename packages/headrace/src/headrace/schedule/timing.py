@@ -139,11 +139,24 @@ class Cron:
         """Ticks after the moment, each later than the one before: of wall-clock times that do not exist, several
         become one."""
         last = moment
-        for found in CronSim(self.expression, moment.astimezone(_zone(self.zone))):
+        for found in _Wall(self.expression, moment.astimezone(_zone(self.zone))):
             tick = found.astimezone(timezone.utc)
             if tick > last:
                 last = tick
                 yield tick
+
+
+class _Wall(CronSim):
+    """Looks for the hour by the clock on the wall. From one full hour to the next it is not an hour everywhere: where a
+    clock is moved by half of one, the library would go on at half past, and leave out what comes before."""
+
+    def advance_hour(self) -> bool:
+        if self.dt.hour in self.hours:
+            return False
+        day = self.dt.date()
+        while self.dt.hour not in self.hours and self.dt.date() == day:
+            self.tick(seconds=3600 - 60 * self.dt.minute - self.dt.second)
+        return True
 
 
 Timing = Every | Cron

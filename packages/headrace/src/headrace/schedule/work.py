@@ -9,6 +9,7 @@ from typing import Protocol
 from headrace.catalog.records import DynamicTable, Mark, RefreshRecord, Task, TaskRun
 from headrace.catalog.schedules import MarkStore
 from headrace.compute.jobs import LiveJob
+from headrace.schedule.live import ByHandEnd
 
 
 class Work(Protocol):
@@ -36,6 +37,10 @@ class Work(Protocol):
         """A scheduled run has ended, as its mark says."""
         ...
 
+    def ended_by_hand(self, object_id: str, end: ByHandEnd) -> None:
+        """A refresh or run that somebody asked for has ended, well or not."""
+        ...
+
 
 class Tasks(Protocol):
     """The tasks there are."""
@@ -53,6 +58,7 @@ class Runs(Protocol):
     def get(self, run_id: str) -> TaskRun | None: ...
     def recent(self, limit: int | None = None, task_id: str | None = None) -> list[TaskRun]: ...
     def unfinished(self) -> list[TaskRun]: ...
+    def beyond_marks(self) -> list[TaskRun]: ...
 
 
 class ScheduleStore(Protocol):

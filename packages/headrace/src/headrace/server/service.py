@@ -401,6 +401,14 @@ class Service:
         yield "headrace_sessions", "Open sessions", "", (("", float(len(self.sessions))),)
         up = float(lake.spark_is_up)
         yield "headrace_spark_up", "1 while Spark runs, 0 while it is started again", "", (("", up),)
+        loads = lake.loads.committer.conditions()
+        yield "headrace_waiting_rows", "Rows that are received and not committed", "", (
+            ("", float(sum(each.rows for each in loads))),
+        )  # fmt: skip
+        oldest = max((each.waits_seconds for each in loads), default=0.0)
+        yield "headrace_waiting_rows_seconds", "How long the oldest of them waits", "", (("", oldest),)
+        failing = sum(each.is_well is False for each in loads)
+        yield "headrace_failing_loads", "Tables whose rows cannot be committed", "", (("", float(failing)),)
         if lake.scheduler is None:
             return
         status = lake.scheduler.status()

@@ -24,7 +24,7 @@ FILES = "files"
 """The folder in a lake from which a server's users load files."""
 _COLUMNS = (
     ("file", pa.string()), ("state", pa.string()), ("rows", pa.int64()), ("rejected", pa.int64()),
-    ("error", pa.string()),
+    ("error", pa.string()), ("note", pa.string()),
 )  # fmt: skip
 
 
@@ -44,7 +44,7 @@ def copy_into(context: Context, statement: sql.CopyInto) -> Result:
         force=statement.force,
         creator=context.user.name,
     )
-    rows = [(each.file, each.state, each.rows, each.rejected, each.error) for each in copied]
+    rows = [(each.file, each.state, each.rows, each.rejected, each.error, each.note) for each in copied]
     return from_rows(_COLUMNS, rows, context.settings.timezone)
 
 

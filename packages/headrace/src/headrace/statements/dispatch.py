@@ -196,7 +196,8 @@ def _refresh(context: Context, statement: sql.RefreshDynamicTables) -> Result:
         context.progress.tell(f"Refreshing {table.table_name}", position / len(tables))
         if statement.full:
             table = context.store.change_table(table.id, _to_be_computed_anew)
-        records.append(refresh_table(context, table, BY_HAND))
+        with failures.noting_failure(context, table):
+            records.append(refresh_table(context, table, BY_HAND))
         failures.note_success(context, table)
     return listing.history_rows(context, records)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from headrace import running
 from headrace.catalog.records import DynamicTable, Mark, Task
-from headrace.errors import EnvironmentFault
+from headrace.errors import Cancelled, EnvironmentFault, HeadraceError, RefreshRunning, TooBusy
 from headrace.schedule.recounting import refreshed, resumed
 from headrace.statements.context import Context
 
@@ -30,6 +31,21 @@ def note_success(context: Context, table: DynamicTable) -> None:
             context.scheduler.refreshed(table.id, None if job is None else job.id)
     except EnvironmentFault as fault:
         _log.warning("The failures of %s are not counted anew yet: %s", table.table_name, fault.message)
+
+
+@contextmanager
+def noting_failure(context: Context, table: DynamicTable) -> Iterator[None]:
+    """Tell the scheduler when a refresh that somebody asked for fails, as another one who keeps the times may: whoever
+    watches the table hears of it. One that was stopped, or found another at work, did not fail."""
+    try:
+        yield
+    except (Cancelled, RefreshRunning, TooBusy):
+        raise
+    except HeadraceError as error:
+        if context.scheduler is not None:
+            job = running.current()
+            context.scheduler.failed_by_hand(table.id, error, None if job is None else job.id)
+        raise
 
 
 def _recount(context: Context, one: DynamicTable | Task, change: Callable[[Mark], Mark]) -> None:

@@ -27,7 +27,7 @@ _COLUMNS = [
     ("schema_name", _TEXT), ("name", _TEXT), ("status", _TEXT), ("lag_second", _NUMBER), ("target_second", _NUMBER),
     ("last_refresh", _TIME), ("last_mode", _TEXT), ("rows_inserted", _NUMBER), ("rows_deleted", _NUMBER),
     ("last_duration", pa.duration("us")), ("next_refresh", _TIME), ("running_job", _TEXT), ("failures", _NUMBER),
-    ("reason", _TEXT),
+    ("reason", _TEXT), ("is_late", pa.bool_()),
 ]  # fmt: skip
 
 
@@ -88,5 +88,5 @@ def _row(table: DynamicTable, known: _Known) -> tuple[Any, ...]:
         found.target_seconds, None if success is None else success.end_time,
         None if success is None else success.refresh_mode, None if success is None else success.rows_inserted,
         None if success is None else success.rows_deleted, took, None if status is None else found.next_tick,
-        found.job_id, found.failures, found.reason,
+        found.job_id, found.failures, found.reason, found.is_late,
     )  # fmt: skip

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import re
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from headrace import running
+from headrace.errors import EnvironmentFault, HeadraceError
 from headrace.plan.jvm import spark_message
 
 _LONGEST = 5000
 """Of a message, before it is looked at any closer: a statement decides what is in it."""
 _OF_ROWS = (PySparkException, Py4JJavaError, pa.ArrowException, ValueError, ArithmeticError)
 _OF_TEXTS = (AnalysisException, ParseException)
-_PLAIN = ("No space left on device",)
+_PLAIN = ("No space left on device", "Disk quota exceeded", "Too many open files")
+"""What the system says when it has no more of something that all need."""
+_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 _PLAN = re.compile(r";?\n'?[A-Z][A-Za-z]+ .*", re.S)
 
 
@@ -30,6 +35,15 @@ def short_message(error: BaseException) -> str:
     text = _PLAN.sub("", text).split("\n\tat ")[0].strip()
     text = text or type(error).__name__
     return text if len(text) <= 600 else text[:597] + "…"
+
+
+def is_of_surroundings(error: BaseException) -> bool:
+    """Whether whoever met this error is not to blame: the disk is full, say."""
+    if isinstance(error, HeadraceError):
+        return isinstance(error, EnvironmentFault)
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in _NO_MORE
+    return isinstance(error, (OSError, DeltaError, *_OF_ROWS)) and any(told in _message(error) for told in _PLAIN)
 
 
 def _untold(condition: str | None) -> str:

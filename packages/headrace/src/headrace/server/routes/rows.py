@@ -64,7 +64,7 @@ _BODY = {
 @router.post(
     "/tables/{name}/rows",
     summary="Send rows to a table",
-    responses=declared(*PROTECTED, 403, 404, 429),
+    responses=declared(*PROTECTED, 403, 404, 409, 429),
     openapi_extra={"requestBody": _BODY},
 )
 async def load(
