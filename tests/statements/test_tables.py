@@ -1,0 +1,28 @@
+"""What statements about tables tell: counts of INSERT."""
+
+from __future__ import annotations
+
+from headrace import Lake
+
+COUNTS = ["num_affected_rows", "num_inserted_rows"]
+
+
+def test_an_insert_tells_its_rows(lake: Lake) -> None:
+    """With and without streams in the lake, and of no other commit."""
+    lake.sql("CREATE TABLE t (id INT) TBLPROPERTIES ('change_tracking'='true'); CREATE TABLE other (id INT)")
+    lake.sql("CREATE TABLE plain (id INT) USING parquet")
+    for streams in (False, True):
+        if streams:
+            lake.sql("CREATE TABLE STREAM s ON TABLE t; INSERT INTO t VALUES (7)")
+        for text, count in (
+            ("INSERT INTO t VALUES (1), (2)", 2),
+            ("INSERT INTO t SELECT id FROM t WHERE false", 0),
+            ("INSERT INTO other SELECT id FROM t", len(lake.sql("SELECT * FROM t")) + 2),
+            ("INSERT OVERWRITE other SELECT 5", 1),
+        ):
+            result = lake.sql(text)
+            assert (result.columns, result.rows) == (COUNTS, [(count, count)]), text
+        assert lake.sql("INSERT INTO plain VALUES (1)").rows == [("Done.",)]
+    waiting = len(lake.sql("SELECT * FROM s"))
+    assert lake.sql("INSERT INTO other SELECT id FROM s").rows == [(waiting, waiting)]
+    assert lake.sql("INSERT INTO other SELECT id FROM s").rows == [(0, 0)]
