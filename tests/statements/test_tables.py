@@ -1,4 +1,4 @@
-"""What statements about tables tell: counts of INSERT."""
+"""What statements about tables tell: counts of INSERT, types and temporary views in DESC."""
 
 from __future__ import annotations
 
@@ -26,3 +26,19 @@ def test_an_insert_tells_its_rows(lake: Lake) -> None:
     waiting = len(lake.sql("SELECT * FROM s"))
     assert lake.sql("INSERT INTO other SELECT id FROM s").rows == [(waiting, waiting)]
     assert lake.sql("INSERT INTO other SELECT id FROM s").rows == [(0, 0)]
+
+
+def test_types_in_desc_can_be_read_back(lake: Lake) -> None:
+    kind = "array<struct<a:int,`b-c`:map<string,struct<`d-e`:decimal(10,2)>>>>"
+    lake.sql(f"CREATE TABLE t (s {kind})")
+    assert lake.sql("DESC TABLE t").rows == [("s", kind, "")]
+    lake.sql(f"SELECT CAST(NULL AS {kind})")
+
+
+def test_desc_of_a_temporary_view(lake: Lake) -> None:
+    """Before a table of the same name, as in a query."""
+    lake.sql("CREATE TABLE v (old INT); CREATE TEMPORARY VIEW v AS SELECT 1 AS id, 'a' AS word")
+    assert lake.sql("DESC TABLE v").rows == [("id", "int", ""), ("word", "string", "")]
+    assert ("type", "TEMPORARY VIEW") in lake.sql("DESC EXTENDED v").rows
+    lake.sql("DROP VIEW v")
+    assert lake.sql("DESC TABLE v").rows == [("old", "int", "")]
