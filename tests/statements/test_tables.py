@@ -1,8 +1,14 @@
-"""What statements about tables tell: counts of INSERT, types and temporary views in DESC."""
+"""What statements about tables tell: counts of INSERT, types and temporary views in DESC, another name for a dynamic
+table."""
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
 from headrace import Lake
+from headrace.errors import AlreadyExists, NotAllowed, NotFound
 
 COUNTS = ["num_affected_rows", "num_inserted_rows"]
 
@@ -42,3 +48,23 @@ def test_desc_of_a_temporary_view(lake: Lake) -> None:
     assert ("type", "TEMPORARY VIEW") in lake.sql("DESC EXTENDED v").rows
     lake.sql("DROP VIEW v")
     assert lake.sql("DESC TABLE v").rows == [("old", "int", "")]
+
+
+def test_a_dynamic_table_gets_another_name(lake: Lake) -> None:
+    lake.sql("CREATE TABLE t (id INT); INSERT INTO t VALUES (1); CREATE DYNAMIC TABLE d AS SELECT id FROM t")
+    told = lake.sql("ALTER DYNAMIC TABLE d RENAME TO e").rows[0][0]
+    assert re.fullmatch(r"Dynamic table main\.(\w+)\.d is now main\.\1\.e\.", told)
+    with pytest.raises(NotFound):
+        lake.sql("SELECT * FROM d")
+    lake.sql("INSERT INTO t VALUES (2); REFRESH DYNAMIC TABLE e")
+    assert sorted(lake.sql("SELECT id FROM e").rows) == [(1,), (2,)]
+    assert lake.sql("VERIFY DYNAMIC TABLE e").rows[0][1] == "EQUAL"
+    lake.sql("CREATE DYNAMIC TABLE d AS SELECT id FROM e")
+    with pytest.raises(NotAllowed, match=r"the dynamic table main\.\w+\.d would not find it"):
+        lake.sql("ALTER DYNAMIC TABLE e RENAME TO f")
+    with pytest.raises(AlreadyExists):
+        lake.sql("ALTER DYNAMIC TABLE d RENAME TO t")
+    lake.sql("CREATE TABLE STREAM s ON TABLE d")
+    with pytest.raises(NotAllowed, match=r"the table stream main\.\w+\.s"):
+        lake.sql("ALTER DYNAMIC TABLE d RENAME TO f")
+    assert len(lake.sql("SELECT * FROM d")) == 2

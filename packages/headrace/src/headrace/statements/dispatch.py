@@ -220,7 +220,11 @@ def _refresh_here(context: Context, table: DynamicTable, occasion: Occasion) -> 
 
 
 def _alter(context: Context, statement: sql.AlterDynamicTable) -> Result:
-    return done(altering.alter(context, statement))
+    name = context.resolve(statement.name)
+    told = altering.alter(context, statement)
+    if isinstance(statement.action, sql.RenameTable):
+        tables.drop_grants(context, name)
+    return done(told)
 
 
 def _drop_dynamic(context: Context, statement: sql.DropDynamicTable) -> Result:

@@ -340,6 +340,8 @@ def _refresh(judge: Judge, statement: sql.RefreshDynamicTables) -> None:
 
 def _alter_dynamic(judge: Judge, statement: sql.AlterDynamicTable) -> None:
     _change_one(judge, statement)
+    if isinstance(statement.action, sql.RenameTable):
+        judge.need_to_create(judge.context.resolve(statement.action.name))
     table = judge.context.dynamic(statement.name)
     if isinstance(statement.action, sql.AddColumn) and table is not None:
         with current_database(judge.context, table.database):
