@@ -1,9 +1,10 @@
-"""What statements about tables tell: counts of INSERT, types and temporary views in DESC, another name for a dynamic
-table."""
+"""What statements about tables tell: counts of INSERT, kinds in SHOW TABLES, types and temporary views in DESC, another
+name for a dynamic table."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,17 @@ def test_an_insert_tells_its_rows(lake: Lake) -> None:
     waiting = len(lake.sql("SELECT * FROM s"))
     assert lake.sql("INSERT INTO other SELECT id FROM s").rows == [(waiting, waiting)]
     assert lake.sql("INSERT INTO other SELECT id FROM s").rows == [(0, 0)]
+
+
+def test_show_tables_tells_kinds(lake: Lake, tmp_path: Path) -> None:
+    lake.sql("CREATE TABLE t (id INT) TBLPROPERTIES ('change_tracking'='true'); CREATE VIEW v AS SELECT 1 AS id")
+    lake.sql(f"CREATE TABLE e (id INT) USING delta LOCATION '{tmp_path}/e'; CREATE DYNAMIC TABLE d AS SELECT id FROM t")
+    lake.sql("CREATE TEMPORARY VIEW hidden AS SELECT 1 AS id; CREATE TABLE STREAM s ON TABLE t")
+    found = lake.sql("SHOW TABLES")
+    kinds = [name.removeprefix("is_") for name in found.columns[2:]]
+    shown = {row[1]: [kind for kind, holds in zip(kinds, row[2:], strict=True) if holds] for row in found.rows}
+    assert shown == {"t": [], "v": ["view"], "e": ["external"], "d": ["dynamic"]}
+    lake.sql("DROP VIEW hidden")
 
 
 def test_types_in_desc_can_be_read_back(lake: Lake) -> None:
