@@ -1,4 +1,4 @@
-"""The dbt adapter without a lake: profiles, dynamic tables' differences, sessions, streams in models."""
+"""The dbt adapter without a lake: profiles, dynamic tables' differences, sessions, seeds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import threading
 import time
 import zipfile
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +25,6 @@ from dbt.adapters.headrace.relation import HeadraceRelation, HeadraceRelationTyp
 from dbt.adapters.headrace.relation_configs import DynamicTableChanges, DynamicTableConfig
 from dbt.adapters.headrace.seeds import read
 from dbt.adapters.headrace.sessions import Session, Turns
-from dbt.adapters.headrace.streams import FullLoad, Place, Stream, StreamReader, named_sources, settled
 from headrace.errors import Cancelled, Forbidden, NotFound, QueryFailed, RefreshRunning, SessionReset
 from headrace.result import Result, done, from_rows
 
@@ -215,120 +213,6 @@ def test_constraints_are_properties() -> None:
         "delta.constraints.id_check": "id > 0",
         "delta.constraints.has_a_name": "name <> ''",
     }
-
-
-# Streams
-
-SOURCES = {
-    "source.p.shop.s": {"source_name": "shop", "name": "s", "database": "main", "schema": "raw", "identifier": "S"},
-    "source.p.shop.t": {"source_name": "shop", "name": "t", "database": "main", "schema": "raw", "identifier": "T"},
-    "source.p.shop.u": {"source_name": "shop", "name": "u", "database": "main", "schema": "raw", "identifier": "u"},
-}
-RAW = """
-select * from
-{% if is_incremental() %} {{ source( 'shop', "s") }} {% else %} {{ source('shop','t') }} {% endif %}
-"""
-MADE = datetime(2026, 11, 17, 9, tzinfo=timezone.utc)
-SHOWN = {
-    "workspace_name": "main", "schema_name": "raw", "name": "s", "table_name": "main.raw.t", "offset": 3,
-    "created_time": MADE,
-}  # fmt: skip
-STREAM = Stream("main.raw.s", "main.raw.t", 3, "2026-11-17T09:00:00+00:00")
-HERE = Place("main", "dev", "main")
-
-
-class FakeLake:
-    """A stream `main.raw.s` on `main.raw.t`, of which this is the newest version."""
-
-    def __init__(self, read: bool = False, version: int = 7) -> None:
-        self.read, self.version = read, version
-
-    def __call__(self, text: str) -> list[dict[str, Any]]:
-        if text.startswith("SHOW TABLE STREAMS READ BY"):
-            return [SHOWN] if self.read else []
-        if text.startswith("DESC HISTORY"):
-            return [{"version": self.version}]
-        assert text == "SHOW TABLE STREAMS IN `main`.`raw` LIKE 'S'"
-        return [SHOWN, SHOWN | {"name": "s2"}]
-
-
-def full_load(sql: str, lake: FakeLake | None = None, **config: Any) -> FullLoad:
-    model = {"raw_code": RAW, "config": config, "database": "main", "schema": "dev", "alias": "M"}
-    return StreamReader(lake or FakeLake(), HERE).full_load(model, sql, [SOURCES["source.p.shop.s"]])
-
-
-def test_the_sources_that_a_model_names() -> None:
-    assert [each["name"] for each in named_sources({"raw_code": RAW}, SOURCES)] == ["s", "t"]
-    model = {"raw_code": "select 1", "depends_on": {"nodes": ["source.p.shop.u"]}}
-    assert [each["name"] for each in named_sources(model, SOURCES)] == ["u"]
-
-
-@pytest.mark.parametrize("table", ["`main`.`raw`.`t`", "main.RAW.`T`", "raw.t"])
-def test_a_full_load_beside_a_stream(table: str) -> None:
-    load = full_load(f"-- main.raw.s, main.raw.t\nselect 'main.raw.t' from {table} as x join main.raw.t2 using (id)")
-    assert f"from {table} VERSION AS OF 7 as x join main.raw.t2 using" in load.sql
-    assert load.sql.count("VERSION AS OF") == 1
-    assert load.properties == {"dbt_stream.main.raw.s": "made 2026-11-17T09:00:00+00:00; for main.dev.m; set offset 7"}
-    assert load.after("`main`.`dev`.`m`") == [
-        "ALTER TABLE STREAM main.raw.s SET OFFSET VERSION AS OF 7",
-        "ALTER TABLE `main`.`dev`.`m` SET PROPERTIES "
-        "('dbt_stream.main.raw.s'='made 2026-11-17T09:00:00+00:00; for main.dev.m')",
-    ]
-
-
-@pytest.mark.parametrize("sql", ["select * from `main`.`raw`.`S`", "select * from a_view_of_the_stream"])
-def test_a_full_load_that_reads_the_stream(sql: str) -> None:
-    load = full_load(sql, FakeLake(read="view" in sql))
-    assert (load.sql, load.after("m")) == (sql, [])
-    assert load.properties == {"dbt_stream.main.raw.s": "made 2026-11-17T09:00:00+00:00; for main.dev.m"}
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "select * from main.dev.a_view_of_the_table",
-        "select * from main.raw.t VERSION AS OF 2",
-        "with t as (select 1 as id) select * from t",
-        "select 'main.raw.t' /* main.raw.t */ from main.raw.t2",
-    ],
-)
-def test_a_full_load_of_which_nobody_can_tell(sql: str) -> None:
-    with pytest.raises(DbtRuntimeError, match=r"main\.raw\.s.*main\.raw\.t.*make it ephemeral"):
-        full_load(sql)
-
-
-def test_batches_cannot_read_a_stream() -> None:
-    with pytest.raises(DbtRuntimeError, match="built in batches"):
-        full_load("select * from main.raw.t", incremental_strategy="microbatch")
-
-
-@pytest.mark.parametrize(
-    ("offset", "note", "expected"),
-    [
-        (3, "made 2026-11-17T09:00:00+00:00; for m", []),
-        (3, "in step", []),
-        (3, "made 2026-11-17T09:00:00+00:00; set offset 7", ["SET OFFSET VERSION AS OF 7", "SET PROPERTIES"]),
-        (7, "made 2026-11-17T09:00:00+00:00; set offset 7", ["SET OFFSET VERSION AS OF 7", "SET PROPERTIES"]),
-        (9, "made 2026-11-17T09:00:00+00:00; set offset 7", ["SET PROPERTIES"]),
-    ],
-)
-def test_what_a_run_does_first(offset: int, note: str, expected: list[str]) -> None:
-    found = settled([replace(STREAM, offset=offset)], {"dbt_stream.main.raw.s": note}, "m")
-    assert len(found) == len(expected)
-    assert all(words in statement for words, statement in zip(expected, found, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("note", "words"),
-    [
-        ({}, "without it"),
-        ({"dbt_stream.main.raw.s": "made 2025-01-01T00:00:00"}, "made anew"),
-        ({"dbt_stream.main.raw.s": "made 2026-11-17T09:00:00+00:00; for main.prod.m"}, "a copy of main.prod.m"),
-    ],
-)
-def test_a_stream_that_the_table_is_not_in_step_with(note: dict[str, str], words: str) -> None:
-    with pytest.raises(DbtRuntimeError, match=f"{words}.*--full-refresh.*'dbt_stream.main.raw.s'='in step'"):
-        settled([STREAM], note, "m")
 
 
 # Sessions

@@ -23,6 +23,7 @@ from dbt.adapters.headrace.catalog import CatalogReader, TableSettings
 from dbt.adapters.headrace.column import HeadraceColumn, quote
 from dbt.adapters.headrace.connections import HeadraceConnectionManager
 from dbt.adapters.headrace.cursor import Cursor
+from dbt.adapters.headrace.incremental_code import incremental_code
 from dbt.adapters.headrace.python_models import HeadracePythonJobHelper
 from dbt.adapters.headrace.relation import HeadraceRelation, HeadraceRelationType
 from dbt.adapters.headrace.relation_configs import DynamicTableChanges, DynamicTableConfig
@@ -415,21 +416,25 @@ class HeadraceAdapter(SQLAdapter):
         return self.connections.is_partial
 
     @available.parse_none
-    def full_load(
-        self, model: Mapping[str, Any], compiled_code: str, sources: Mapping[str, Mapping[str, Any]]
-    ) -> streams.FullLoad:
-        """How an incremental model is loaded whole, with regard to the table streams that it reads now, or names and
-        will read when it is incremental. --empty and --sample take nothing from streams, and so set none."""
+    def full_load(self, context: dict[str, Any]) -> streams.FullLoad:
+        """How an incremental model is loaded whole, in the context of its materialization, with regard to the table
+        streams that it reads now, or will read when it is incremental. --empty and --sample take nothing from streams,
+        and so set none."""
+        model, compiled_code = context["model"], str(context["compiled_code"])
         if self.is_partial():
             return streams.FullLoad(compiled_code)
+        later_code = incremental_code(context, model)
+        reader = self._streams()
         named = [
             source
-            for source in streams.named_sources(model, sources)
+            for source in streams.named_sources(
+                model, (compiled_code, later_code), context["graph"]["sources"], reader.place
+            )
             if (found := self.get_relation(source["database"], source["schema"], source["identifier"])) is not None
             and found.type == HeadraceRelationType.External
         ]
         with self.connections.exception_handler("the table streams of the model"):
-            return self._streams().full_load(model, compiled_code, named)
+            return reader.full_load(model, compiled_code, later_code, named)
 
     @available.parse(lambda *a, **k: False)
     def settle_streams(self, model: Mapping[str, Any], temporary: BaseRelation, target: BaseRelation) -> bool:

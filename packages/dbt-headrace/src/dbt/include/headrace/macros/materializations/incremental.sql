@@ -62,7 +62,7 @@
     loaded; see dbt.adapters.headrace.streams. What has the name and another kind is only taken away when the new table is
     there; but if that has taken changes from a stream it must be in its place with them. -#}
 {% macro headrace__full_load(existing_relation, target_relation) %}
-  {%- set load = adapter.full_load(model, compiled_code, graph.sources) -%}
+  {%- set load = adapter.full_load(context) -%}
   {% if load.reads and existing_relation is not none and existing_relation.type != 'table' %}
     {% do headrace__drop_other_kind(existing_relation) %}
     {% set built_relation = target_relation %}
