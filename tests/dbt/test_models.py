@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
 from dbt_server import PASSWORD, DbtServer, Project
 
@@ -52,12 +54,13 @@ def test_what_cannot_be_built_takes_nothing_away(new_project: NewProject, dbt_se
         "to_table": "select cast(raise_error('meant') as int) as id",
         "to_grown": "select cast(raise_error('meant') as int) as id",
         "to_view": "select nothing from {{ ref('base') }}",
-        "to_dynamic": "select rand() as id from {{ ref('base') }}",
+        "to_dynamic": "select cast(concat('x', id) as int) as id from {{ ref('base') }}",
     }
     for name, text in broken.items():
         project.write(f"models/{name}.sql", config(materialized=after[name]) + text)
     ran = project.fails("run", "--exclude", "base")
     assert "ERROR=4" in ran
+    assert "CAST_INVALID_INPUT" in ran, "the dynamic table fails over its rows"
     assert kinds(dbt_server, schema) == there
     for name in before:
         assert len(dbt_server.rows(f"SELECT * FROM {schema}.{name}")) == 3
@@ -305,6 +308,39 @@ def test_partitions_that_the_table_does_not_have(new_project: NewProject, dbt_se
     texts = [row["job_text"] for row in jobs if not row["job_text"].startswith("SHOW")]
     assert texts
     assert all("model.shop.days" in text for text in texts), "each statement tells its node"
+
+
+def test_clones_take_nothing_away(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    """What has the name of a clone: a stream, a function, a view, an older clone."""
+    project = new_project()
+    names = ["of_stream", "of_function", "of_view", "of_table"]
+    for name in names:
+        project.write(f"models/{name}.sql", config(materialized="table") + "select 1 as id")
+    there = f"{schema}_there"
+    dbt_server.rows(f"CREATE SCHEMA {schema}")
+    dbt_server.rows(f"CREATE TABLE {schema}.t (id INT) TBLPROPERTIES ('change_tracking'='true')")
+    dbt_server.rows(f"CREATE TABLE STREAM {schema}.of_stream ON TABLE {schema}.t")
+    dbt_server.rows(f"CREATE FUNCTION {schema}.of_function() RETURNS INT RETURN 1")
+    dbt_server.rows(f"CREATE VIEW {schema}.of_view AS SELECT 2 AS id")
+    dbt_server.rows(f"CREATE TABLE {schema}.of_table AS SELECT 2 AS id")
+    profiles = yaml.safe_load((project.folder / "profiles.yml").read_text("utf-8"))
+    profiles["shop"]["outputs"]["there"] = dbt_server.target(there)
+    project.write("profiles.yml", profiles)
+    try:
+        project.succeeds("run", "--target", "there")
+        shutil.copytree(project.folder / "target", project.folder / "state")
+        project.succeeds("clone", "--state", "state", "--exclude", "of_stream")
+        assert dbt_server.rows(f"SELECT id FROM {schema}.of_function") == [(1,)]
+        assert dbt_server.rows(f"SELECT id FROM {schema}.of_view") == [(2,)], "what is there stays there"
+        ran = project.fails("clone", "--state", "state", "--full-refresh")
+        assert "is a table stream" in ran
+        for name in names[1:]:
+            assert dbt_server.rows(f"SELECT id FROM {schema}.{name}") == [(1,)]
+        assert dbt_server.records(f"SHOW TABLE STREAMS IN {schema}")[0]["name"] == "of_stream"
+        assert dbt_server.rows(f"SELECT {schema}.of_function()") == [(1,)]
+        assert dbt_server.temporary(schema) == []
+    finally:
+        dbt_server.rows(f"DROP SCHEMA IF EXISTS {there} CASCADE")
 
 
 def test_contracts_hold_for_every_run(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:

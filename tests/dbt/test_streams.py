@@ -113,6 +113,30 @@ def test_no_row_comes_twice_and_none_is_lost(new_project: NewProject, dbt_server
     assert dbt_server.temporary(schema) == []
 
 
+def test_a_load_takes_nothing_that_it_does_not_keep(
+    new_project: NewProject, dbt_server: DbtServer, schema: str
+) -> None:
+    """A view that becomes an incremental model over a stream: one load fails, one is killed on the way to its place."""
+    project = new_project()
+    trips = Trips(dbt_server, schema, project, "s_failed", "s_killed")
+    for name in ("failed", "killed"):
+        trips.model(name, "select 7 as id", materialized="view")
+    project.succeeds("run")
+    trips.model("failed", "select cast(concat('x', id) as int) as id from {{ source('raw', 's_failed') }}")
+    assert "CAST_INVALID_INPUT" in project.fails("run", "--select", "failed")
+    assert trips.ids("failed") == [7]
+    trips.model("failed", "select id from {{ source('raw', 's_failed') }}")
+    trips.model("killed", "select id from {{ source('raw', 's_killed') }}")
+    project.succeeds("run", "--select", "killed")
+    # As if dbt had died when the table was there and had not got its place yet.
+    dbt_server.rows(f"ALTER TABLE {schema}.killed RENAME TO {schema}.killed__dbt_new")
+    dbt_server.rows(f"CREATE VIEW {schema}.killed AS SELECT 7 AS id")
+    trips.add(4)
+    project.succeeds("run")
+    assert trips.ids("failed") == trips.ids("killed") == [3, 4]
+    assert dbt_server.temporary(schema) == []
+
+
 def test_models_of_which_nobody_can_tell_are_stopped(
     new_project: NewProject, dbt_server: DbtServer, schema: str
 ) -> None:

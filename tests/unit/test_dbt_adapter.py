@@ -435,6 +435,28 @@ def test_what_a_node_leaves_ends_with_its_session(text: str, kept: bool) -> None
     assert ("closed" in sessions.made[0].ran) != kept
 
 
+def test_views_that_the_adapter_drops_itself_keep_no_session_from_the_next_node() -> None:
+    sessions, profile = FakeSessions(), credentials(**LOGIN)
+    session = sessions.take(profile)
+    session.run("/* x */ create or replace temporary view `m__dbt_tmp` as select 1")
+    assert session.has_state
+    session.run("/* x */ drop view if exists `m__dbt_tmp`")
+    assert not session.has_state
+    session.run("create or replace temporary view `m` as select 1")
+    session.run("drop view if exists `m`")
+    assert session.has_state, "somebody else's"
+
+
+def test_columns_are_remembered_until_something_changes() -> None:
+    session = FakeSession()
+    session.remembered["`t`"] = [("a", "int")]
+    for text in ("/* x */ DESC TABLE t", "select 1", "with a as (select 1) select * from a", "show tables"):
+        session.run(text)
+    assert session.remembered
+    session.run("alter table t add columns (b int)")
+    assert not session.remembered
+
+
 def test_a_session_that_cannot_begin_is_closed() -> None:
     sessions = FakeSessions(Forbidden("no"))
     with pytest.raises(Forbidden):

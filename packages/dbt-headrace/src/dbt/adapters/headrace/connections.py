@@ -27,8 +27,8 @@ _TESTS = ("test.", "unit_test.")
 _HINTS = {
     "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT": "Allow it in the model's config, such as "
     "properties={'delta.feature.timestampNtz': 'supported'}, or drop the table first.",
-    "INVALID_TEMP_OBJ_REFERENCE": "An incremental model is built through a view, which cannot use a temporary view or "
-    "function of a hook or sql_header: make a persistent one.",
+    "INVALID_TEMP_OBJ_REFERENCE": "A view cannot use a temporary view or function of a hook or sql_header: make a "
+    "persistent one, or make the model a table.",
     "DELTA_VIOLATE_CONSTRAINT": "A constraint of the model's contract does not hold. The table is as it was before.",
     "There is no virtual cluster": "Make it with CREATE VCLUSTER, or mend vcluster in the profile or the model.",
 }

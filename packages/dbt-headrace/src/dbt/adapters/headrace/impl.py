@@ -19,6 +19,7 @@ from dbt_common.contracts.constraints import ColumnLevelConstraint, ConstraintTy
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 from dbt.adapters.headrace import seeds, streams
+from dbt.adapters.headrace.building import Builder, temporary_view
 from dbt.adapters.headrace.catalog import CatalogReader, TableSettings
 from dbt.adapters.headrace.column import HeadraceColumn, quote
 from dbt.adapters.headrace.connections import HeadraceConnectionManager
@@ -193,14 +194,26 @@ class HeadraceAdapter(SQLAdapter):
         )
 
     def get_columns_in_relation(self, relation: BaseRelation) -> list[HeadraceColumn]:
-        try:
-            rows = self._rows(f"DESC TABLE {relation.render()}")
-        except NotFound:
-            return []
-        except HeadraceError as error:
-            with self.connections.exception_handler("DESC TABLE"):
-                raise error
-        return [HeadraceColumn.from_description(str(row["column_name"]), str(row["data_type"])) for row in rows]
+        return [HeadraceColumn.from_description(name, kind) for name, kind, _ in self._described(relation)]
+
+    def _described(self, relation: BaseRelation) -> list[tuple[str, str, str]]:
+        """Names, types and comments of columns. Those of a relation that the node has not changed since are
+        remembered."""
+        remembered: dict[str, list[tuple[str, str, str]]]
+        remembered = self.connections.get_thread_connection().handle.remembered
+        name = relation.render()
+        if name not in remembered:
+            try:
+                rows = self._rows(f"DESC TABLE {name}")
+            except NotFound:
+                return []
+            except HeadraceError as error:
+                with self.connections.exception_handler("DESC TABLE"):
+                    raise error
+            remembered[name] = [
+                (str(row["column_name"]), str(row["data_type"]), str(row["comment"] or "")) for row in rows
+            ]
+        return remembered[name]
 
     def get_missing_columns(self, from_relation: BaseRelation, to_relation: BaseRelation) -> list[HeadraceColumn]:
         """Names are the same whatever their case."""
@@ -234,51 +247,72 @@ class HeadraceAdapter(SQLAdapter):
     def expand_column_types(self, goal: BaseRelation, current: BaseRelation) -> None:
         """Spark's texts have no length that could be too short."""
 
+    # ------------------------------------------------------------------ what is built on the way
+
+    @property
+    def _builder(self) -> Builder:
+        return Builder(self)
+
+    @available.parse_none
+    def temporary_view(self, relation: BaseRelation, suffix: str) -> BaseRelation:
+        """For the rows on their way to a relation: known to its session only, so nobody else can be in the way. A view
+        holds no rows, and a table stream that it reads stays where it is."""
+        return temporary_view(relation, suffix)
+
+    @available.parse_none
+    def staging_table(self, relation: BaseRelation, mark: str) -> BaseRelation:
+        """For rows that must be computed before they can be taken, by the process with this mark."""
+        return self._builder.staging_table(relation, mark)
+
     @available.parse_none
     def drop_leftovers(self, relation: BaseRelation) -> None:
-        """Have a relation of the build dropped when the node has ended, however it ends. One of another kind, from a
-        process that was killed, would be in the way."""
-        there = self.get_relation(relation.database, relation.schema, relation.identifier)
-        if there is not None and there.type != relation.type:
-            self.drop_relation(there)
-        connection = self.connections.get_thread_connection()
-        left: list[BaseRelation] = getattr(connection, "leftovers", [])
-        connection.leftovers = [*left, relation]  # type: ignore[attr-defined]
+        """Have a relation of the build dropped when the node has ended, however it ends."""
+        self._builder.under_way.leftovers.append(relation)
+
+    @available.parse_none
+    def built_beside(self, existing: BaseRelation, target: BaseRelation) -> BaseRelation:
+        """Where a relation is built while something else has its name."""
+        return self._builder.built_beside(existing, target)
+
+    @available.parse_none
+    def put_in_place(self) -> None:
+        """Give what was built beside its place the place, if there is such a thing."""
+        self._builder.put_in_place()
+
+    @available.parse_none
+    def settle_interrupted(self, target: BaseRelation) -> None:
+        """Do what a process that was killed has left to do for a relation."""
+        self._builder.settle_interrupted(target)
 
     def pre_model_hook(self, config: Mapping[str, Any]) -> None:
-        self._forget_leftovers()
+        self._builder.begin()
 
     def post_model_hook(self, config: Mapping[str, Any], context: Any) -> None:
-        left = self._forget_leftovers()
-        if not left:
-            return
-        with self.connections.get_thread_connection().handle.tidying():
-            for relation in left:
-                try:
-                    self.drop_relation(relation)
-                except DbtRuntimeError:
-                    pass  # The node's own error is the one to tell, and CREATE OR REPLACE takes the name next time.
+        self._builder.end()
+
+    def is_there(self, relation: BaseRelation) -> bool:
+        """As the lake says, not dbt's memory. Who cannot tell says yes: then nothing is taken away."""
+        try:
+            self._rows(f"DESC TABLE {relation.render()}")
+        except NotFound:
+            return False
+        except (HeadraceError, DbtRuntimeError):
+            return True
+        return True
+
+    def last_changed(self, relation: BaseRelation) -> datetime | None:
+        zone = self.connections.get_thread_connection().handle.zone
+        with self.connections.exception_handler("the time of the last change"):
+            changed = CatalogReader(self._rows).last_modified(relation)
+        return None if changed is None else changed.replace(tzinfo=zone)
 
     def drop_relation(self, relation: BaseRelation) -> None:
-        self._forget_leftover(relation)
+        self._builder.under_way.forget(relation)
         super().drop_relation(relation)  # type: ignore[no-untyped-call]
 
     def rename_relation(self, from_relation: BaseRelation, to_relation: BaseRelation) -> None:
         super().rename_relation(from_relation, to_relation)  # type: ignore[no-untyped-call]
-        self._forget_leftover(from_relation)
-
-    def _forget_leftover(self, relation: BaseRelation) -> None:
-        connection = self.connections.get_if_exists()
-        if connection is not None:
-            left: list[BaseRelation] = getattr(connection, "leftovers", [])
-            connection.leftovers = [each for each in left if each != relation]  # type: ignore[attr-defined]
-
-    def _forget_leftovers(self) -> list[BaseRelation]:
-        connection = self.connections.get_if_exists()
-        left: list[BaseRelation] = getattr(connection, "leftovers", [])
-        if connection is not None:
-            connection.leftovers = []  # type: ignore[attr-defined]
-        return left
+        self._builder.under_way.forget(from_relation)
 
     # ------------------------------------------------------------------ catalog and freshness
 

@@ -91,11 +91,6 @@ class DynamicTableConfig:
         )
 
     @property
-    def without_rows(self) -> DynamicTableConfig:
-        """The same for a table that is not loaded when it is made."""
-        return replace(self, properties={**self.properties, "initialize": "on_schedule"})
-
-    @property
     def clauses(self) -> str:
         """Everything that stands between the table's name and AS."""
         parts = []

@@ -14,13 +14,11 @@
 
   {%- set there = existing_relation if existing_relation is not none and existing_relation.type == 'dynamic_table' else none -%}
   {% if there is none %}
-    {% if existing_relation is not none %}
-      {% do headrace__try_dynamic_table(existing_relation, target_relation, asked, sql) %}
-      {% do headrace__drop_other_kind(existing_relation) %}
-    {% endif %}
+    {% set built_relation = headrace__place_to_build(existing_relation, target_relation) %}
     {% call statement('main') %}
-      {{ headrace__create_dynamic_table_sql(target_relation, asked.clauses, sql) }}
+      {{ headrace__create_dynamic_table_sql(built_relation, asked.clauses, sql) }}
     {% endcall %}
+    {% do adapter.put_in_place() %}
   {% else %}
     {% do headrace__update_dynamic_table(target_relation, asked, sql, should_full_refresh()) %}
   {% endif %}
@@ -40,18 +38,6 @@
   {{ clauses }}
   as
   {{ sql }}
-{% endmacro %}
-
-
-{#- What has the name is only taken away when the dynamic table can be made: one without rows is tried beside it. -#}
-{% macro headrace__try_dynamic_table(existing_relation, target_relation, asked, sql) %}
-  {% do headrace__refuse_stream(existing_relation) %}
-  {% set beside = target_relation.incorporate(path={'identifier': target_relation.identifier ~ '__dbt_new'}) %}
-  {% do adapter.drop_leftovers(beside) %}
-  {% call statement('try') %}
-    {{ headrace__create_dynamic_table_sql(beside, asked.without_rows.clauses, sql) }}
-  {% endcall %}
-  {% do adapter.drop_relation(beside) %}
 {% endmacro %}
 
 
