@@ -22,7 +22,7 @@ from dbt.adapters.headrace.credentials import HeadraceCredentials
 from dbt.adapters.headrace.impl import HeadraceAdapter
 from dbt.adapters.headrace.pool import Sessions
 from dbt.adapters.headrace.relation import HeadraceRelation, HeadraceRelationType
-from dbt.adapters.headrace.relation_configs import DynamicTableChanges, DynamicTableConfig
+from dbt.adapters.headrace.relation_configs import DynamicTableChanges, DynamicTableConfig, changes_of, column_changes
 from dbt.adapters.headrace.seeds import read
 from dbt.adapters.headrace.sessions import Session, Turns
 from headrace.errors import Cancelled, Forbidden, NotFound, QueryFailed, RefreshRunning, SessionReset
@@ -128,7 +128,7 @@ def changes(old: DynamicTableConfig, new: DynamicTableConfig) -> DynamicTableCha
         ({"target_lag": "downstream"}, {"target_lag": "DOWNSTREAM"}),
         ({"partition_by": "a", "clustered_by": ["b"]}, {"partition_by": ["A"], "clustered_by": "b"}),
         ({"properties": {"a": "1", "b": "x,y"}}, {"properties": {"b": "x,y", "a": 1}}),
-        ({"refresh_vc": "etl"}, {}),
+        ({"refresh_vc": "default"}, {}),
     ],
 )
 def test_what_is_the_same(old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -141,6 +141,7 @@ def test_what_is_the_same(old: dict[str, Any], new: dict[str, Any]) -> None:
         ({}, {"refresh_interval": "5 MINUTE"}, ["ALTER DYNAMIC TABLE d SET REFRESH INTERVAL 5 MINUTE"]),
         ({}, {"target_lag": "90 seconds"}, ["ALTER DYNAMIC TABLE d SET TARGET_LAG = '90 SECOND'"]),
         ({"refresh_vc": "a"}, {"refresh_vc": "b"}, ["ALTER DYNAMIC TABLE d SET VCLUSTER `b`"]),
+        ({"refresh_vc": "a"}, {}, ["ALTER DYNAMIC TABLE d SET VCLUSTER `default`"]),
         ({}, {"refresh_mode": "full"}, ["ALTER DYNAMIC TABLE d SET REFRESH_MODE = FULL"]),
         (
             {"properties": {"a": "1", "b": "2"}},
@@ -163,6 +164,55 @@ def test_another_query_is_a_change() -> None:
     found = changes(asked(), asked(SQL + " having total > 0"))
     assert found.replace_query
     assert found.told == ("the query",)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ([("kind", "STRING"), ("total", "decimal(10, 2)")], None),
+        ([], None),
+        ([("KIND", "string"), ("total", "decimal(10,2)"), ("day", "date")], "the columns: new day"),
+        ([("kind", "string")], "the columns: without total"),
+        ([("kind", "int"), ("total", "decimal(10,2)")], "the columns: kind int instead of string"),
+        ([("total", "decimal(10,2)"), ("kind", "string")], "the columns: in another order"),
+    ],
+)
+def test_the_same_query_may_give_other_columns(query: list[tuple[str, str]], words: str | None) -> None:
+    names = ["kind", "total", "detailed table information:", "comment"]
+    kinds = ["string", "decimal(10,2)", "", ""]
+    there = [{"column_name": name, "data_type": kind} for name, kind in zip(names, kinds, strict=True)]
+    told = column_changes(there, query)
+    assert told == words
+    found = DynamicTableChanges.between(DynamicTableConfig.found(described(asked())), asked(), "d", told)
+    assert found.needs_replace == (words is not None)
+    assert found.told == (() if words is None else (words,))
+
+
+@pytest.mark.parametrize(
+    ("precondition", "sql", "asks"),
+    [
+        ("a source has changes", SQL, False),
+        ("every operator has an incremental rule", SQL, False),
+        ("main.raw.t is the same table as before", SQL, True),
+        ("the columns read from main.raw.t are unchanged", SQL, True),
+        ("the views and functions in the query are unchanged", SQL, True),
+        ("a source has changes", "select * from t", True),
+    ],
+)
+def test_columns_are_asked_for_only_where_they_may_be_others(precondition: str, sql: str, asks: bool) -> None:
+    ran: list[str] = []
+
+    def ask(text: str) -> list[dict[str, Any]]:
+        ran.append(text)
+        if text.startswith("EXPLAIN"):
+            return [{"section": "precondition", "item": precondition, "value": "no"}]
+        if text.startswith("DESCRIBE QUERY"):
+            return [{"col_name": "kind", "data_type": "string"}, {"col_name": "more", "data_type": "int"}]
+        return [row for row in described(asked(sql)) if row["column_name"] != "comment" or not row["data_type"]]
+
+    found = changes_of(ask, "d", asked(sql), sql)
+    assert any(text.startswith("DESCRIBE QUERY") for text in ran) == asks
+    assert found.told == (("the columns: new more",) if asks else ())
 
 
 def test_a_schedule_that_is_taken_away_keeps_the_rows() -> None:

@@ -40,6 +40,8 @@ class HeadraceAdapterResponse(AdapterResponse):
     """`query_id` is the job: DESC JOB tells all about it."""
 
     job_id: str | None = None
+    status: str | None = None
+    """What the statement says of itself."""
 
 
 class HeadraceConnectionManager(SQLConnectionManager):
@@ -128,6 +130,7 @@ class HeadraceConnectionManager(SQLConnectionManager):
             rows_affected=rows,
             query_id=cursor.job_id,
             job_id=cursor.job_id,
+            status=cursor.status,
         )
 
     @classmethod

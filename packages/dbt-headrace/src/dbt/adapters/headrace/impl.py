@@ -27,7 +27,7 @@ from dbt.adapters.headrace.cursor import Cursor
 from dbt.adapters.headrace.incremental_code import incremental_code
 from dbt.adapters.headrace.python_models import HeadracePythonJobHelper
 from dbt.adapters.headrace.relation import HeadraceRelation, HeadraceRelationType
-from dbt.adapters.headrace.relation_configs import DynamicTableChanges, DynamicTableConfig
+from dbt.adapters.headrace.relation_configs import DynamicTableChanges, DynamicTableConfig, changes_of
 from dbt.adapters.headrace.sessions import in_zone
 from headrace.errors import HeadraceError, NotFound
 
@@ -505,11 +505,10 @@ class HeadraceAdapter(SQLAdapter):
         return DynamicTableConfig.asked(config, sql, description)
 
     @available.parse_none
-    def dynamic_table_changes(self, relation: BaseRelation, asked: DynamicTableConfig) -> DynamicTableChanges:
+    def dynamic_table_changes(self, relation: BaseRelation, asked: DynamicTableConfig, sql: str) -> DynamicTableChanges:
         """What must be done so that the dynamic table that is there becomes the one that is asked for."""
-        with self.connections.exception_handler("DESC EXTENDED"):
-            rows = self._rows(f"DESC EXTENDED {relation.render()}")
-        return DynamicTableChanges.between(DynamicTableConfig.found(rows), asked, relation.render())
+        with self.connections.exception_handler("the settings of a dynamic table"):
+            return changes_of(self._rows, relation.render(), asked, sql)
 
     # ------------------------------------------------------------------ Python models
 

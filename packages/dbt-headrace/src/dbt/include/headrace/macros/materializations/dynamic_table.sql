@@ -41,9 +41,10 @@
 {% endmacro %}
 
 
-{#- A full refresh computes all rows anew, in place: readers see the old ones until the new ones are there. -#}
+{#- A full refresh puts the query in its place again, and computes all rows anew, in place: readers see the old ones until
+    the new ones are there. -#}
 {% macro headrace__update_dynamic_table(relation, asked, sql, full=false) %}
-  {%- set changes = adapter.dynamic_table_changes(relation, asked) -%}
+  {%- set changes = adapter.dynamic_table_changes(relation, asked, sql) -%}
   {%- set on_change = 'apply' if full else (config.get('on_configuration_change') or 'apply') -%}
   {%- if full -%}
     {{ log("Applying REPLACE to: " ~ relation.render()) }}
@@ -58,8 +59,8 @@
       {{ log("Applying " ~ ("REPLACE" if changes.needs_replace else "ALTER") ~ " to: " ~ relation.render() ~ ": " ~ changes.told | join(', ')) }}
     {%- endif -%}
   {%- endif -%}
-  {% if on_change == 'apply' and changes.needs_replace %}
-    {% call statement('replace') %}
+  {% if full or (on_change == 'apply' and changes.needs_replace) %}
+    {% call statement('main') %}
       {{ headrace__create_dynamic_table_sql(relation, changes.clauses, sql) }}
     {% endcall %}
   {% elif on_change == 'apply' %}
@@ -69,8 +70,12 @@
       {% endcall %}
     {% endfor %}
   {% endif %}
-  {#- Also after OR REPLACE, which keeps the rows where the query means the same. -#}
-  {% call statement('main') %}
-    refresh dynamic table {{ relation.render() }} {{ 'full' if full }}
-  {% endcall %}
+  {#- Also after OR REPLACE, which keeps the rows where the query means the same; only one that has just computed all of them
+      need not do it again. -#}
+  {%- set replaced = load_result('main') -%}
+  {% if not (full and replaced and 'computed from the sources' in replaced['response'].status) %}
+    {% call statement('main') %}
+      refresh dynamic table {{ relation.render() }} {{ 'full' if full }}
+    {% endcall %}
+  {% endif %}
 {% endmacro %}
