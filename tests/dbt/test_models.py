@@ -166,6 +166,23 @@ def test_a_rewritten_table_keeps_what_it_had(new_project: NewProject, dbt_server
     assert found["comment"] == "as it was"
 
 
+def test_another_workspace(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    project = new_project({"workspace": "dbt_sales"})
+    dbt_server.rows(f"CREATE SCHEMA dbt_sales.{schema}")
+    project.write("models/first.sql", config(materialized="view") + "select id from range(3)")
+    project.write("models/grown.sql", config(materialized="incremental") + "select id from {{ ref('first') }}")
+    project.write(
+        "models/counted.sql", config(materialized="dynamic_table") + "select count(*) n from {{ ref('grown') }}"
+    )
+    try:
+        for count in (3, 6):
+            project.succeeds("run")
+            assert dbt_server.rows(f"SELECT n FROM dbt_sales.{schema}.counted") == [(count,)]
+        assert [row["table_name"] for row in dbt_server.records("SHOW TABLES") if row["table_name"] == "grown"] == []
+    finally:
+        dbt_server.rows(f"DROP SCHEMA dbt_sales.{schema} CASCADE")
+
+
 def test_nodes_find_no_state_of_others(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
     """One thread, and so one session after the other; those that were left clean are used again."""
     project = new_project({"threads": 1, "query_tag": schema})

@@ -51,7 +51,10 @@ def test_a_profile_in_the_words_of_headrace() -> None:
 
 
 def test_the_workspace_is_main_unless_it_is_named() -> None:
+    """In a profile; of a model's config dbt asks the same translation, and what it does not say is not said for it."""
     assert credentials(**LOGIN).database == "main"
+    assert HeadraceCredentials.translate_aliases({"materialized": "view"}) == {"materialized": "view"}
+    assert HeadraceCredentials.translate_aliases({"workspace": "sales"}) == {"database": "sales"}
 
 
 @pytest.mark.parametrize(
@@ -59,6 +62,7 @@ def test_the_workspace_is_main_unless_it_is_named() -> None:
     [
         ({"password": None}, "password is missing: give username and password, or token."),
         ({"username": None}, "username is missing"),
+        ({"schema": None}, "schema is missing"),
         ({"service": None}, "service is missing"),
         ({"service": "ftp://lake"}, "which is no address"),
         ({"service": "http://lake/path"}, "which is no address"),

@@ -13,6 +13,7 @@ from dbt.adapters.base.relation import BaseRelation, InformationSchema
 from dbt.adapters.capability import Capability, CapabilityDict, CapabilitySupport, Support
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.macros import MacroResolverProtocol
+from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.protocol import AdapterConfig
 from dbt.adapters.sql.impl import SQLAdapter
 from dbt_common.contracts.constraints import ColumnLevelConstraint, ConstraintType, ModelLevelConstraint
@@ -33,6 +34,8 @@ from headrace.errors import HeadraceError, NotFound
 
 if TYPE_CHECKING:
     import agate
+
+_log = AdapterLogger("Headrace")
 
 
 @dataclass
@@ -120,8 +123,12 @@ class HeadraceAdapter(SQLAdapter):
         return ["append", "merge", "delete+insert", "insert_overwrite", "microbatch"]
 
     def debug_query(self) -> None:
-        """Asks without Spark's help whether statements are run at all, on the virtual cluster of the profile."""
+        """Asks whether statements are run at all, on the virtual cluster of the profile, and where dbt would build."""
         self.execute("select 1 as id")
+        named = self.connections.get_thread_connection().credentials
+        self._require_workspace(named.database)
+        if named.schema.lower() not in {name.lower() for name in self.list_schemas(named.database)}:
+            _log.info(f"The schema {named.database}.{named.schema} is not there yet: dbt makes it with the first run.")
 
     # ------------------------------------------------------------------ schemas and relations
 
@@ -142,12 +149,32 @@ class HeadraceAdapter(SQLAdapter):
         return found
 
     def list_schemas(self, database: str) -> list[str]:
+        """dbt gives the name in quotes when it looks which schemas to make."""
+        database = database.strip("`")
         with self.connections.exception_handler("SHOW SCHEMAS"):
             names = [str(next(iter(row.values()))) for row in self._rows("SHOW SCHEMAS")]
-        if database.lower() == self.connections.get_thread_connection().handle.home.lower():
+        if self._is_home(database):
             return names
         prefix = f"{database.lower()}__"  # So Spark's catalog names the schemas of other workspaces.
         return [name[len(prefix) :] for name in names if name.lower().startswith(prefix)]
+
+    def _is_home(self, database: str) -> bool:
+        """Whether it is the lake's own workspace."""
+        home: str = self.connections.get_thread_connection().handle.home
+        return database.lower() == home.lower()
+
+    def create_schema(self, relation: BaseRelation) -> None:
+        """In a workspace that is there: CREATE SCHEMA would make one of a slip in the profile."""
+        self._require_workspace(relation.database or "")
+        super().create_schema(relation)
+
+    def _require_workspace(self, database: str) -> None:
+        if not self._is_home(database) and not self.list_schemas(database):
+            raise DbtRuntimeError(
+                f"There is no workspace {database}, or you may see nothing in it. Mend workspace in the profile (or "
+                f"database in the model's config); or let an administrator make it with its first schema: "
+                f"CREATE SCHEMA {database}.name."
+            )
 
     def check_schema_exists(self, database: str, schema: str) -> bool:
         try:
