@@ -305,6 +305,22 @@ def test_appending_goes_by_names(new_project: NewProject, dbt_server: DbtServer,
     assert dbt_server.records(f"DESCRIBE HISTORY {schema}.plain")[0]["operation"] == "WRITE"
 
 
+def test_comments_that_are_there_are_not_written_again(
+    new_project: NewProject, dbt_server: DbtServer, schema: str
+) -> None:
+    project = new_project()
+    described_as = {"name": "grown", "description": "a table", "columns": [{"name": "id", "description": "a number"}]}
+    settings = {"persist_docs": {"relation": True, "columns": True}}
+    project.write("models/models.yml", {"models": [described_as | {"config": settings}]})
+    project.write("models/grown.sql", config(materialized="incremental") + "select 1 as id")
+    for _ in range(3):
+        project.succeeds("run")
+    history = dbt_server.records(f"DESCRIBE HISTORY {schema}.grown")
+    assert len(history) == 4, "the load with its comment, the column's, and two runs"
+    assert described(dbt_server, f"{schema}.grown")["comment"] == "a table"
+    assert dbt_server.rows(f"DESC TABLE {schema}.grown") == [("id", "int", "a number")]
+
+
 def test_partitions_that_the_table_does_not_have(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
     project = new_project()
     query = "select {% if is_incremental() %} 2 {% else %} 1 {% endif %} as day, 'x' as word"

@@ -511,6 +511,11 @@ def test_columns_are_remembered_until_something_changes() -> None:
     assert not session.remembered
 
 
+def test_cancelling_a_connection_that_was_just_given_back() -> None:
+    manager = HeadraceConnectionManager.__new__(HeadraceConnectionManager)
+    manager.cancel(SimpleNamespace(handle=None))  # type: ignore[arg-type]
+
+
 def test_a_session_that_cannot_begin_is_closed() -> None:
     sessions = FakeSessions(Forbidden("no"))
     with pytest.raises(Forbidden):

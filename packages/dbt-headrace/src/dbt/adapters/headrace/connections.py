@@ -92,7 +92,10 @@ class HeadraceConnectionManager(SQLConnectionManager):
         self.sessions.close_all()
 
     def cancel(self, connection: Connection) -> None:
-        connection.handle.cancel()
+        """One that was just given back has nothing left to cancel."""
+        session: Session | None = connection.handle
+        if session is not None:
+            session.cancel()
 
     def cancel_open(self) -> list[str]:
         """Nodes that have no session yet get none any more."""

@@ -24,6 +24,7 @@ from dbt.adapters.headrace.building import Builder, temporary_view
 from dbt.adapters.headrace.catalog import CatalogReader, TableSettings
 from dbt.adapters.headrace.column import HeadraceColumn, quote
 from dbt.adapters.headrace.connections import HeadraceConnectionManager
+from dbt.adapters.headrace.constraints import constraints_of_column, constraints_of_model, named_constraints
 from dbt.adapters.headrace.cursor import Cursor
 from dbt.adapters.headrace.incremental_code import incremental_code
 from dbt.adapters.headrace.python_models import HeadracePythonJobHelper
@@ -242,6 +243,22 @@ class HeadraceAdapter(SQLAdapter):
             ]
         return remembered[name]
 
+    @available.parse(lambda *a, **k: {})
+    def new_comments(
+        self, relation: BaseRelation, documented: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Mapping[str, Any]]:
+        """Those of the documented columns whose comments differ from what is there: each one is a commit."""
+        there = {name.lower(): comment for name, _, comment in self._described(relation)}
+        return {
+            name: told
+            for name, told in documented.items()
+            if str(told.get("description") or "") != there.get(name.lower(), "")
+        }
+
+    @available.parse(lambda *a, **k: "")
+    def comment_of(self, relation: BaseRelation) -> str:
+        return self._settings(relation).comment or ""
+
     def get_missing_columns(self, from_relation: BaseRelation, to_relation: BaseRelation) -> list[HeadraceColumn]:
         """Names are the same whatever their case."""
         there = {column.name.lower() for column in self.get_columns_in_relation(to_relation)}
@@ -415,29 +432,17 @@ class HeadraceAdapter(SQLAdapter):
     ) -> dict[str, str]:
         """The constraints of a model as Delta's table properties: so the one statement that builds the table also
         checks its rows, and nothing is left of one that fails."""
-        found: dict[str, str] = {}
-
-        def add(name: str | None, kind: str, expression: str) -> None:
-            key = f"delta.constraints.{_constraint_name(name or kind)}"
-            found[key if key not in found else f"{key}_{len(found) + 1}"] = expression
-
+        asked: list[tuple[str | None, str, str]] = []
         for column in columns.values():
             for raw in column.get("constraints") or ():
                 parsed = cls._parse_column_constraint(dict(raw))
                 cls.process_parsed_constraint(parsed, cls.render_column_constraint)
-                if parsed.type == ConstraintType.not_null:
-                    add(parsed.name, f"{column['name']}_not_null", f"{quote(column['name'])} IS NOT NULL")
-                elif parsed.type == ConstraintType.check and parsed.expression:
-                    add(parsed.name, f"{column['name']}_check", parsed.expression)
+                asked += constraints_of_column(str(column["name"]), parsed)
         for raw in constraints:
             model = cls._parse_model_constraint(dict(raw))
             cls.process_parsed_constraint(model, cls.render_model_constraint)
-            if model.type == ConstraintType.not_null:
-                for name in model.columns:
-                    add(None, f"{name}_not_null", f"{quote(name)} IS NOT NULL")
-            elif model.type == ConstraintType.check and model.expression:
-                add(model.name, "check", model.expression)
-        return found
+            asked += constraints_of_model(model)
+        return named_constraints(asked)
 
     # ------------------------------------------------------------------ for macros
 
@@ -562,11 +567,3 @@ def _kind(row: Mapping[str, Any]) -> HeadraceRelationType:
     if row["is_dynamic"]:
         return HeadraceRelationType.DynamicTable
     return HeadraceRelationType.View if row["is_view"] else HeadraceRelationType.Table
-
-
-def _constraint_name(text: str) -> str:
-    """
-    >>> _constraint_name("Price > 0?")
-    'price___0_'
-    """
-    return "".join(letter if letter.isalnum() else "_" for letter in text.lower())
