@@ -1,4 +1,4 @@
-"""The dbt adapter without a lake: how a model takes its place."""
+"""The dbt adapter without a lake: how a model takes its place, and how rows get the shape of their table."""
 
 from __future__ import annotations
 
@@ -11,8 +11,51 @@ from typing import Any
 import pytest
 from dbt_common.exceptions import DbtRuntimeError
 
+from dbt.adapters.headrace import nested
 from dbt.adapters.headrace.building import Builder, temporary_view
 from dbt.adapters.headrace.relation import HeadraceRelation, HeadraceRelationType
+
+# Nested types
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "expected"),
+    [
+        ("struct<a:int,b:int>", "struct<a:int,b:int>", "c"),
+        (
+            "struct<`b c`:int,a:int>", "struct<A:int,`b c`:int,d:date>",
+            "if(c is null, null, named_struct('A', c.`a`, 'b c', c.`b c`, 'd', cast(null as date)))",
+        ),
+        (
+            "array<struct<b:int,a:int>>", "array<struct<a:bigint,b:int>>",
+            "transform(c, __dbt_1 -> if(__dbt_1 is null, null, "
+            "named_struct('a', cast(__dbt_1.`a` as bigint), 'b', __dbt_1.`b`)))",
+        ),
+        (
+            "map<string,struct<b:int,a:int>>", "map<string,struct<a:int,b:int>>",
+            "transform_values(c, (__dbt_1_key, __dbt_1_value) -> if(__dbt_1_value is null, null, "
+            "named_struct('a', __dbt_1_value.`a`, 'b', __dbt_1_value.`b`)))",
+        ),
+        (
+            "map<struct<b:int,a:int>,int>", "map<struct<a:int,b:int>,int>",
+            "transform_keys(c, (__dbt_1_key, __dbt_1_value) -> if(__dbt_1_key is null, null, "
+            "named_struct('a', __dbt_1_key.`a`, 'b', __dbt_1_key.`b`)))",
+        ),
+        ("void", "struct<a:int>", "cast(c as struct<`a`:int>)"),
+    ],
+)  # fmt: skip
+def test_fields_are_taken_by_their_names(given: str, wanted: str, expected: str) -> None:
+    assert nested.by_name("c", given, wanted) == expected
+
+
+def test_fields_that_the_table_does_not_have() -> None:
+    with pytest.raises(DbtRuntimeError, match=r"c\.x has fields .* does not have: b\. Set on_schema_change"):
+        nested.by_name("c", "struct<x:struct<a:int,b:int>>", "struct<x:struct<a:int>>")
+    left = nested.by_name("c", "struct<a:int,b:int>", "struct<a:int>", leaves_out=True)
+    assert left == "if(c is null, null, named_struct('a', c.`a`))"
+
+
+# What is built on the way
 
 
 class FakeConnections:

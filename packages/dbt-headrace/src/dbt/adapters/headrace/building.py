@@ -32,7 +32,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True)
 class Swap:
-    """What is built beside something of another kind."""
+    """What is built beside what has its name."""
 
     built: BaseRelation
     existing: BaseRelation

@@ -19,7 +19,7 @@ from dbt.adapters.sql.impl import SQLAdapter
 from dbt_common.contracts.constraints import ColumnLevelConstraint, ConstraintType, ModelLevelConstraint
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
-from dbt.adapters.headrace import seeds, streams
+from dbt.adapters.headrace import nested, seeds, streams
 from dbt.adapters.headrace.building import Builder, temporary_view
 from dbt.adapters.headrace.catalog import CatalogReader, TableSettings
 from dbt.adapters.headrace.column import HeadraceColumn, quote
@@ -266,9 +266,44 @@ class HeadraceAdapter(SQLAdapter):
 
     @available.parse_list
     def spelled_as(self, columns: list[HeadraceColumn], others: list[HeadraceColumn]) -> list[HeadraceColumn]:
-        """The columns, with the names of the other ones where these differ in case only."""
-        names = {column.name.lower(): column.name for column in others}
-        return [replace(each, column=names.get(each.name.lower(), each.name)) for each in columns]
+        """The columns, with the names of the other ones where these differ in case only, and with their types where
+        these differ in the order of fields only."""
+        there = {column.name.lower(): column for column in others}
+
+        def spelled(column: HeadraceColumn) -> HeadraceColumn:
+            other = there.get(column.name.lower())
+            if other is None:
+                return column
+            kind = other.dtype if nested.same_fields(column.dtype, other.dtype) else column.dtype
+            return replace(column, column=other.name, dtype=kind)
+
+        return [spelled(each) for each in columns]
+
+    @available.parse_list
+    def taken_by_name(
+        self, source: BaseRelation, target: BaseRelation, columns: list[HeadraceColumn], typed: bool = False
+    ) -> list[str]:
+        """Expressions for columns of the source as the target has them: a struct by the names of its fields. With
+        `typed`, the others have their types, too."""
+        plain = [f"cast({each.quoted} as {each.data_type})" if typed else each.quoted for each in columns]
+        if not any(nested.has_fields(column.dtype) for column in columns):
+            return plain
+        given, wanted = (
+            {column.name.lower(): column.dtype for column in self.get_columns_in_relation(each)}
+            for each in (source, target)
+        )
+
+        def taken(column: HeadraceColumn, as_it_is: str) -> str:
+            name = column.name.lower()
+            has_fields = nested.has_fields(wanted[name])
+            return nested.by_name(column.quoted, given[name], wanted[name]) if has_fields else as_it_is
+
+        return [taken(column, as_it_is) for column, as_it_is in zip(columns, plain, strict=True)]
+
+    @available.parse(lambda *a, **k: "")
+    def converted(self, column: HeadraceColumn, new_type: str) -> str:
+        """An expression for a column with another type."""
+        return nested.by_name(column.quoted, column.dtype, new_type, leaves_out=True)
 
     @available.parse_none
     def require_partitions(self, relation: BaseRelation, names: list[str]) -> None:
