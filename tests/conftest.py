@@ -33,8 +33,8 @@ LONGEST = (
 LONG = (
     "tpch/", "cluster/test_own_master", "cluster/test_metastore", "faults/test_kill.py", "faults/test_loading",
     "faults/test_kill_streams", "refresh/test_hard_", "refresh/test_optimisations", "refresh/test_state_tables",
-    "rules/test_large_changes", "streams/test_exactly_once", "dbt/test_embedded", "dbt/test_example", "dbt/test_models",
-    "dbt/test_seeds", "dbt/test_streams",
+    "rules/test_large_changes", "streams/test_exactly_once", "dbt/test_embedded", "dbt/test_example",
+    "dbt/test_incremental", "dbt/test_models", "dbt/test_seeds", "dbt/test_streams",
 )  # fmt: skip
 ALWAYS = "faults/test_kill.py::test_kill_at_every_failpoint"
 """The one of these that stands for the others."""

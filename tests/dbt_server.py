@@ -218,3 +218,21 @@ class Project:
             "DBT_VERSION_CHECK": "false",
             "NO_PROXY": "127.0.0.1",
         } | more  # fmt: skip
+
+
+def config(**values: Any) -> str:
+    """The first line of a model."""
+    return "{{ config(" + ", ".join(f"{key}={value!r}" for key, value in values.items()) + ") }}\n"
+
+
+def described(server: DbtServer, table: str) -> dict[str, str]:
+    """What DESC EXTENDED says."""
+    return {str(row[0]): str(row[1]) for row in server.rows(f"DESC EXTENDED {table}")}
+
+
+def sessions(server: DbtServer, query_tag: str) -> set[str]:
+    """Those that the jobs with this tag ran in."""
+    with server.connected() as lake:
+        jobs = [row[0] for row in lake.sql(f"SHOW JOBS WHERE query_tag = '{query_tag}'").rows]
+        facts = [{row[1]: row[2] for row in lake.sql(f"DESC JOB '{job}'").rows} for job in jobs]
+    return {each["session"] for each in facts}

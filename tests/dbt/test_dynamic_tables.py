@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,9 @@ def test_changed_in_place(totals: Totals) -> None:
     found = (described["refresh_interval_second"], described["refresh_vc"], described["refresh_mode"])
     assert found == ("600", "dbt_other", "FULL")
     assert described["created_time"] == created
+    totals.model(**START)
+    assert "refresh_vc from dbt_other to default" in totals.run()
+    assert totals.described()["refresh_vc"] == "default"
 
 
 def test_another_query_replaces(totals: Totals) -> None:
@@ -145,6 +149,33 @@ def test_full_refresh_computes_all_rows_in_place(totals: Totals) -> None:
     assert totals.server.rows(f"SELECT sum(n) FROM {totals.schema}.totals") == [(10,)], "the old rows stay"
 
 
+def test_other_columns_of_the_same_query_replace(totals: Totals) -> None:
+    """A query that takes all columns, and one that takes a column whose type is another now."""
+    project, server, schema = totals.project, totals.server, totals.schema
+    facts = "{{ config(materialized='table') }} select id, id % 3 as kind, id * 2 as amount from range(10)"
+    project.write("models/totals.sql", f"{{{{ config({config_of(**START)}) }}}}\nselect * from {{{{ ref('facts') }}}}")
+    project.succeeds("run")
+    project.write("models/facts.sql", facts.replace(" from ", ", 'x' as more from "))
+    said = project.succeeds("--debug", "run")
+    assert "the columns: new more" in said
+    assert server.rows(f"SELECT count(more) FROM {schema}.totals") == [(10,)]
+    assert "Applying REPLACE" not in totals.run(), "now they are the same"
+    server.rows(f"ALTER TABLE {schema}.facts ADD COLUMNS (last INT)")
+    totals.model("select * from {{ ref('facts') }}", **START | {"on_configuration_change": "continue"})
+    assert "the columns: new last" in totals.run()
+    totals.run("--full-refresh")
+    assert server.rows(f"SELECT count(last) FROM {schema}.totals") == [(0,)]
+
+    totals.model(**START)
+    totals.run()
+    project.write("models/facts.sql", facts.replace("id * 2 as amount", "cast(id as decimal(10,2)) as amount"))
+    totals.model(**START | {"on_configuration_change": "fail"})
+    assert "the columns: total decimal(20,2) instead of bigint" in project.fails("run")
+    totals.model(**START)
+    totals.run()
+    assert server.rows(f"SELECT sum(total) FROM {schema}.totals") == [(Decimal("45.00"),)]
+
+
 def test_the_same_query_in_other_words_is_refreshed(totals: Totals) -> None:
     """OR REPLACE keeps the rows of a query that means the same; what came since must be there all the same."""
     totals.server.rows(f"INSERT INTO {totals.schema}.facts VALUES (100, 1, 7)")
@@ -167,6 +198,20 @@ def test_hooks_run_and_empty_builds_read_nothing(totals: Totals) -> None:
     totals.model(refresh_mode="AUTO")
     totals.run()
     assert totals.described()["refresh_interval_second"] == ""
+    assert totals.server.rows(f"SELECT sum(n) FROM {totals.schema}.totals") == [(10,)]
+
+
+def test_a_sample_of_the_rows(totals: Totals) -> None:
+    totals.project.write(
+        "models/facts.sql",
+        "{{ config(materialized='table', event_time='at') }} select id, id % 3 as kind, id * 2 as amount,"
+        " timestamp'2024-01-01' + make_interval(0, 0, 0, cast(id as int)) as at from range(10)",
+    )
+    totals.project.succeeds("run")
+    window = str({"start": "2024-01-03", "end": "2024-01-06"})
+    totals.run("--sample", window)
+    assert totals.server.rows(f"SELECT sum(n) FROM {totals.schema}.totals") == [(3,)]
+    totals.run()
     assert totals.server.rows(f"SELECT sum(n) FROM {totals.schema}.totals") == [(10,)]
 
 

@@ -93,6 +93,7 @@ def test_a_token_is_enough(new_project: NewProject, dbt_server: DbtServer, schem
     project.write("models/one.sql", "{{ config(materialized='table') }} select 1 as id")
     ran = project.succeeds("debug")
     assert token not in ran
+    assert f"The schema main.{schema} is not there yet" in ran
     project.succeeds("run")
     assert dbt_server.rows(f"SELECT id FROM {schema}.one") == [(1,)]
     dbt_server.rows(f"DROP TOKEN '{schema}'")
@@ -108,6 +109,17 @@ def test_a_missing_vcluster(new_project: NewProject) -> None:
         ran = project.fails(command)
         assert "nowhere" in ran
         assert "CREATE VCLUSTER" in ran, ran.output
+
+
+def test_a_slip_in_the_workspace(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    """dbt makes schemas, and no workspaces."""
+    project = new_project({"workspace": "mian"})
+    project.write("models/one.sql", "select 1 as id")
+    for command in ("debug", "run"):
+        ran = project.fails(command)
+        assert "There is no workspace mian" in ran
+        assert "CREATE SCHEMA mian" in ran
+    assert not [name for (name, *_) in dbt_server.rows("SHOW SCHEMAS") if name.startswith("mian")]
 
 
 # ---------------------------------------------------------------------- runs

@@ -1,49 +1,34 @@
-"""The project in examples/dbt_incremental, as `make dbt-demo` runs it, on the server of the tests."""
+"""`make dbt-demo`: the project in examples/dbt_incremental, with a server of its own, as people run it."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
+import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from dbt_server import PASSWORD, DbtServer, Project
+from dbt_server import QUICK
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "dbt_incremental"
 
 pytestmark = pytest.mark.timeout(900)
 
 
-@pytest.fixture
-def bikes(dbt_server: DbtServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    shutil.copytree(EXAMPLE, tmp_path / "bikes", ignore=shutil.ignore_patterns("target", "logs"))
-    for key, value in (("URL", dbt_server.url), ("USER", "dbt"), ("PASSWORD", PASSWORD)):
-        monkeypatch.setenv(f"HEADRACE_{key}", value)
-    with dbt_server.connected() as lake:
-        lake.sql((EXAMPLE / "sql" / "raw.sql").read_text("utf-8"))
-        yield Project(tmp_path / "bikes", tmp_path / "bikes", in_process=True)
-        for stream in ("trips_stream_dev", "arrivals_stream_dev"):
-            lake.sql(f"DROP TABLE STREAM raw.{stream}")
-        lake.sql("DROP SCHEMA raw CASCADE; DROP SCHEMA IF EXISTS bikes_dev CASCADE")
-
-
-def test_the_example(bikes: Project, dbt_server: DbtServer) -> None:
-    trips = (EXAMPLE / "sql" / "trips.sql").read_text("utf-8")
-
-    def counts() -> list[int]:
-        tables = ("trips_enriched", "trips_arrived")
-        found = [dbt_server.rows(f"SELECT count(*) FROM bikes_dev.{table}")[0][0] for table in tables]
-        return [*found, dbt_server.rows("SELECT sum(trips) FROM bikes_dev.district_revenue")[0][0]]
-
-    dbt_server.rows(trips.format(first=0, last=300))
-    bikes.succeeds("build")
-    assert counts() == [300, 300, 300]
-    dbt_server.rows(trips.format(first=300, last=340))
-    for _ in range(2):
-        bikes.succeeds("build")
-        assert counts() == [340, 340, 340]
-    for table in ("station_revenue", "district_revenue"):
-        assert dbt_server.verified(f"bikes_dev.{table}") == "EQUAL"
-    parents = bikes.artifact("manifest.json")["parent_map"]["model.bikes.trips_enriched"]
-    assert "source.bikes.raw.trips_stream" in parents, "the stream is in the lineage"
+def test_the_example(tmp_path: Path) -> None:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("DBT_")}
+    quick = {"HEADRACE_DRIVER_MEMORY": "1g", "HEADRACE_SPARK_MASTER": "local[2]"}
+    ran = subprocess.run(
+        [sys.executable, str(EXAMPLE / "run.py")], cwd=tmp_path, text=True, timeout=800, stdin=subprocess.DEVNULL,
+        env=kept | quick | {"HEADRACE_SPARK_SETTINGS": json.dumps(QUICK), "NO_PROXY": "127.0.0.1"},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout
+    counts = re.findall(r"^  (raw\.trips|trips_\w+|\w+_revenue: trips) +(\d+)$", ran.stdout, re.MULTILINE)
+    assert [count for _, count in counts] == ["5000"] * 5 + ["5040"] * 10, ran.stdout
+    assert ran.stdout.count("EQUAL") == 2
+    parents = json.loads((tmp_path / "demo-dbt-lake/dbt/target/manifest.json").read_text("utf-8"))["parent_map"]
+    assert "source.bikes.raw.trips_stream" in parents["model.bikes.trips_enriched"], "the stream is in the lineage"

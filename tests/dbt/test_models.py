@@ -1,21 +1,19 @@
-"""How models are built: kinds that change, configs of tables, strategies, sessions."""
+"""How models are built: kinds that change, configs of tables, snapshots, clones, sessions."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
-from dbt_server import PASSWORD, DbtServer, Project
+from dbt_server import PASSWORD, DbtServer, Project, config, described, sessions
 
 NewProject = Callable[..., Project]
 
 pytestmark = pytest.mark.timeout(900)
-
-
-def config(**values: Any) -> str:
-    return "{{ config(" + ", ".join(f"{key}={value!r}" for key, value in values.items()) + ") }}\n"
 
 
 def kinds(server: DbtServer, schema: str) -> dict[str, str]:
@@ -24,18 +22,6 @@ def kinds(server: DbtServer, schema: str) -> dict[str, str]:
         row["table_name"]: next((word for key, word in words.items() if row[key]), "table")
         for row in server.records(f"SHOW TABLES IN {schema}")
     }
-
-
-def described(server: DbtServer, table: str) -> dict[str, str]:
-    return {str(row[0]): str(row[1]) for row in server.rows(f"DESC EXTENDED {table}")}
-
-
-def sessions(server: DbtServer, query_tag: str) -> set[str]:
-    """Those that the jobs with this tag ran in."""
-    with server.connected() as lake:
-        jobs = [row[0] for row in lake.sql(f"SHOW JOBS WHERE query_tag = '{query_tag}'").rows]
-        facts = [{row[1]: row[2] for row in lake.sql(f"DESC JOB '{job}'").rows} for job in jobs]
-    return {each["session"] for each in facts}
 
 
 def test_what_cannot_be_built_takes_nothing_away(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
@@ -52,12 +38,13 @@ def test_what_cannot_be_built_takes_nothing_away(new_project: NewProject, dbt_se
         "to_table": "select cast(raise_error('meant') as int) as id",
         "to_grown": "select cast(raise_error('meant') as int) as id",
         "to_view": "select nothing from {{ ref('base') }}",
-        "to_dynamic": "select rand() as id from {{ ref('base') }}",
+        "to_dynamic": "select cast(concat('x', id) as int) as id from {{ ref('base') }}",
     }
     for name, text in broken.items():
         project.write(f"models/{name}.sql", config(materialized=after[name]) + text)
     ran = project.fails("run", "--exclude", "base")
     assert "ERROR=4" in ran
+    assert "CAST_INVALID_INPUT" in ran, "the dynamic table fails over its rows"
     assert kinds(dbt_server, schema) == there
     for name in before:
         assert len(dbt_server.rows(f"SELECT * FROM {schema}.{name}")) == 3
@@ -104,63 +91,21 @@ def test_the_configs_of_tables(new_project: NewProject, dbt_server: DbtServer, s
     assert dbt_server.temporary(schema) == []
 
 
-def test_strategies_that_replace(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
-    """What goes and what comes are the same rows, also of a model that gives others each time it is asked."""
-    project = new_project()
+def test_another_workspace(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    project = new_project({"workspace": "dbt_sales"})
+    dbt_server.rows(f"CREATE SCHEMA dbt_sales.{schema}")
+    project.write("models/first.sql", config(materialized="view") + "select id from range(3)")
+    project.write("models/grown.sql", config(materialized="incremental") + "select id from {{ ref('first') }}")
     project.write(
-        "models/parted.sql",
-        config(materialized="incremental", incremental_strategy="insert_overwrite", partition_by=["kind"])
-        + "select id, case when id < 2 then 'a' when id < 4 then 'b' end as kind, '{{ invocation_id }}' as run "
-        "from range(6) {% if is_incremental() %} where id >= 3 {% endif %}",
+        "models/counted.sql", config(materialized="dynamic_table") + "select count(*) n from {{ ref('grown') }}"
     )
-    project.write(
-        "models/whole.sql",
-        config(materialized="incremental", incremental_strategy="insert_overwrite")
-        + "select id from range({{ 2 if is_incremental() else 5 }})",
-    )
-    project.write(
-        "models/dice.sql",
-        config(materialized="incremental", incremental_strategy="delete+insert", unique_key=["face", "side"])
-        + "select cast(rand() * 6 as int) as face, 1 as side, '{{ invocation_id }}' as run from range(8)",
-    )
-    project.succeeds("run")
-    project.succeeds("run")
-    ran = [row[0] for row in dbt_server.rows(f"SELECT run FROM {schema}.parted ORDER BY id")]
-    assert len(ran) == 5, "id 2 was in a partition that was replaced"
-    assert len(set(ran)) == 2
-    assert dbt_server.rows(f"SELECT kind, collect_set(id) FROM {schema}.parted GROUP BY kind ORDER BY kind")[1:] == [
-        ("a", [0, 1]), ("b", [3]),
-    ]  # fmt: skip
-    assert len(dbt_server.rows(f"SELECT * FROM {schema}.whole")) == 2
-    newest = dbt_server.rows(f"SELECT count(*) FROM {schema}.dice GROUP BY run HAVING count(*) = 8")
-    assert newest, "all of the newest rows came"
-    mixed = f"SELECT face FROM {schema}.dice GROUP BY face HAVING count(DISTINCT run) > 1"
-    assert dbt_server.rows(mixed) == [], "and what went had their keys"
-    project.write(
-        "models/whole.sql",
-        config(materialized="incremental", incremental_strategy="insert_overwrite", incremental_predicates=["id > 0"])
-        + "select 1 as id",
-    )
-    assert "incremental_predicates cannot be used" in project.fails("run", "--select", "whole")
-
-
-def test_a_rewritten_table_keeps_what_it_had(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
-    project = new_project()
-    given = {"materialized": "incremental", "on_schema_change": "sync_all_columns", "properties": {"team": "ann"}}
-    project.write("models/grown.sql", config(**given) + "select 1 as id, 2 as old, 3 as kept")
-    project.succeeds("run")
-    dbt_server.rows(f"ALTER TABLE {schema}.grown SET PROPERTIES ('change_tracking'='true', 'by_hand'='x \"y\", (z)')")
-    dbt_server.rows(f"ALTER TABLE {schema}.grown ADD CONSTRAINT positive CHECK (kept > 0)")
-    dbt_server.rows(f"ALTER TABLE {schema}.grown ADD CONSTRAINT on_old CHECK (old > 0)")
-    dbt_server.rows(f"COMMENT ON TABLE {schema}.grown IS 'as it was'")
-    project.write("models/grown.sql", config(**given) + "select 2 as id, cast(3 as bigint) as kept, 4 as new")
-    project.succeeds("run")
-    assert sorted(dbt_server.rows(f"SELECT id, kept, new FROM {schema}.grown")) == [(1, 3, None), (2, 3, 4)]
-    found = described(dbt_server, f"{schema}.grown")
-    for pair in ('("change_tracking","true")', '("by_hand","x "y", (z)")', '("team","ann")', "constraints.positive"):
-        assert pair in found["properties"], found["properties"]
-    assert "on_old" not in found["properties"]
-    assert found["comment"] == "as it was"
+    try:
+        for count in (3, 6):
+            project.succeeds("run")
+            assert dbt_server.rows(f"SELECT n FROM dbt_sales.{schema}.counted") == [(count,)]
+        assert [row["table_name"] for row in dbt_server.records("SHOW TABLES") if row["table_name"] == "grown"] == []
+    finally:
+        dbt_server.rows(f"DROP SCHEMA dbt_sales.{schema} CASCADE")
 
 
 def test_nodes_find_no_state_of_others(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
@@ -188,31 +133,6 @@ def test_nodes_find_no_state_of_others(new_project: NewProject, dbt_server: DbtS
     assert zone != "Asia/Kolkata"
     assert place == schema
     assert 2 <= len(sessions(dbt_server, schema)) <= 4, "what came before, what had something left in it, the rest"
-
-
-def test_batches_side_by_side(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
-    """Five threads write one table; and no thread has more than a session at a time."""
-    project = new_project({"threads": 5, "query_tag": schema})
-    project.write(
-        "models/events.sql",
-        config(materialized="table", event_time="at")
-        + "select id, timestamp'2024-01-01' + make_interval(0, 0, 0, cast(id % 5 as int)) as at from range(50)",
-    )
-    batches = {"incremental_strategy": "microbatch", "event_time": "at", "begin": "2024-01-01", "batch_size": "day"}
-    project.write(
-        "models/days.sql",
-        config(materialized="incremental", concurrent_batches=True, **batches)
-        + "select id, at from {{ ref('events') }}",
-    )
-    window = ["--event-time-start", "2024-01-01", "--event-time-end", "2024-01-06"]
-    project.succeeds("run", *window)
-    assert len(sessions(dbt_server, schema)) <= 6, "one for each thread, and one for dbt itself"
-    project.succeeds("run", "--select", "days", *window)
-    assert dbt_server.rows(f"SELECT count(*), count(DISTINCT id) FROM {schema}.days") == [(50, 50)]
-    jobs = dbt_server.records(f"SHOW JOBS WHERE query_tag = '{schema}' AND job_text LIKE '%merge into%' LIMIT 500")
-    assert {row["status"] for row in jobs} <= {"SUCCEED", "FAILED"}
-    assert len([row for row in jobs if row["status"] == "SUCCEED"]) >= 9, "four of the first run, five of the second"
-    assert dbt_server.temporary(schema) == []
 
 
 def test_a_developer_may_do_all_this(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
@@ -251,60 +171,63 @@ def test_a_developer_may_do_all_this(new_project: NewProject, dbt_server: DbtSer
     project.succeeds("docs", "generate")
 
 
-def test_names_that_differ_in_case_are_the_same(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+def test_rows_that_are_gone_from_a_snapshot(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
     project = new_project()
-    for name, change in (("synced", "sync_all_columns"), ("grown", "append_new_columns")):
-        project.write(
-            f"models/{name}.sql",
-            config(materialized="incremental", on_schema_change=change)
-            + "select {% if is_incremental() %} 2 as ID, 'b' as Word {% else %} 1 as id, 'a' as word {% endif %}",
-        )
-    project.succeeds("run")
-    project.succeeds("run")
-    for name in ("synced", "grown"):
-        assert sorted(dbt_server.rows(f"SELECT id, word FROM {schema}.{name}")) == [(1, "a"), (2, "b")]
+    dbt_server.rows(f"CREATE SCHEMA {schema}")
+    dbt_server.rows(f"CREATE TABLE {schema}.people AS SELECT 1 AS id, 'ann' AS name UNION ALL SELECT 2, 'bob'")
+    kinds_of = ("ignore", "invalidate", "new_record")
+    for kind in kinds_of:
+        given = config(unique_key="id", strategy="check", check_cols=["name"], hard_deletes=kind)
+        query = f"{{% snapshot s_{kind} %}}{given} select * from {schema}.people {{% endsnapshot %}}"
+        project.write(f"snapshots/s_{kind}.sql", query)
+    project.succeeds("snapshot")
+    dbt_server.rows(f"DELETE FROM {schema}.people WHERE id = 2")
+    dbt_server.rows(f"UPDATE {schema}.people SET name = 'anna' WHERE id = 1")
+    for _ in range(2):
+        project.succeeds("snapshot")
+
+    def rows(kind: str, *more: str) -> list[tuple[Any, ...]]:
+        columns = ", ".join(["id", "name", "dbt_valid_to IS NULL", *more])
+        return sorted(dbt_server.rows(f"SELECT {columns} FROM {schema}.s_{kind}"))
+
+    assert rows("ignore") == [(1, "ann", False), (1, "anna", True), (2, "bob", True)]
+    assert rows("invalidate") == [(1, "ann", False), (1, "anna", True), (2, "bob", False)]
+    assert rows("new_record", "dbt_is_deleted") == [
+        (1, "ann", False, "False"), (1, "anna", True, "False"), (2, "bob", False, "False"), (2, "bob", True, "True"),
+    ]  # fmt: skip
 
 
-def test_appending_goes_by_names(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
-    """Also the fields of a struct, which an INSERT takes as they come; what has none is inserted: that is cheaper."""
+def test_clones_take_nothing_away(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    """What has the name of a clone: a stream, a function, a view, an older clone."""
     project = new_project()
-    project.write(
-        "models/plain.sql",
-        config(materialized="incremental")
-        + "select {% if is_incremental() %} 4 as b, 3 as a {% else %} 1 as a, 2 as b, 'x' as kept {% endif %}",
-    )
-    project.write(
-        "models/nested.sql",
-        config(materialized="incremental") + "select array({% if is_incremental() %} named_struct('b', 4, 'a', 3)"
-        " {% else %} named_struct('a', 1, 'b', 2) {% endif %}) as s",
-    )
-    project.succeeds("run")
-    project.succeeds("run")
-    assert sorted(dbt_server.rows(f"SELECT a, b, kept FROM {schema}.plain")) == [(1, 2, "x"), (3, 4, None)]
-    assert sorted(dbt_server.rows(f"SELECT s[0].a, s[0].b FROM {schema}.nested")) == [(1, 2), (3, 4)]
-    assert dbt_server.records(f"DESCRIBE HISTORY {schema}.plain")[0]["operation"] == "WRITE"
-
-
-def test_partitions_that_the_table_does_not_have(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
-    project = new_project()
-    query = "select {% if is_incremental() %} 2 {% else %} 1 {% endif %} as day, 'x' as word"
-    project.write("models/days.sql", config(materialized="incremental") + query)
-    project.succeeds("run")
-    project.write(
-        "models/days.sql",
-        config(materialized="incremental", incremental_strategy="insert_overwrite", partition_by=["day"]) + query,
-    )
-    ran = project.fails("run")
-    assert "by nothing: insert_overwrite would replace rows of other partitions" in ran
-    assert "--full-refresh" in ran
-    assert dbt_server.rows(f"SELECT day FROM {schema}.days") == [(1,)], "nothing was replaced"
-    project.succeeds("run", "--full-refresh")
-    project.succeeds("run")
-    assert sorted(dbt_server.rows(f"SELECT day FROM {schema}.days")) == [(1,), (2,)]
-    jobs = dbt_server.records(f"SHOW JOBS WHERE job_text LIKE '%insert overwrite%{schema}%' LIMIT 5")
-    texts = [row["job_text"] for row in jobs if not row["job_text"].startswith("SHOW")]
-    assert texts
-    assert all("model.shop.days" in text for text in texts), "each statement tells its node"
+    names = ["of_stream", "of_function", "of_view", "of_table"]
+    for name in names:
+        project.write(f"models/{name}.sql", config(materialized="table") + "select 1 as id")
+    there = f"{schema}_there"
+    dbt_server.rows(f"CREATE SCHEMA {schema}")
+    dbt_server.rows(f"CREATE TABLE {schema}.t (id INT) TBLPROPERTIES ('change_tracking'='true')")
+    dbt_server.rows(f"CREATE TABLE STREAM {schema}.of_stream ON TABLE {schema}.t")
+    dbt_server.rows(f"CREATE FUNCTION {schema}.of_function() RETURNS INT RETURN 1")
+    dbt_server.rows(f"CREATE VIEW {schema}.of_view AS SELECT 2 AS id")
+    dbt_server.rows(f"CREATE TABLE {schema}.of_table AS SELECT 2 AS id")
+    profiles = yaml.safe_load((project.folder / "profiles.yml").read_text("utf-8"))
+    profiles["shop"]["outputs"]["there"] = dbt_server.target(there)
+    project.write("profiles.yml", profiles)
+    try:
+        project.succeeds("run", "--target", "there")
+        shutil.copytree(project.folder / "target", project.folder / "state")
+        project.succeeds("clone", "--state", "state", "--exclude", "of_stream")
+        assert dbt_server.rows(f"SELECT id FROM {schema}.of_function") == [(1,)]
+        assert dbt_server.rows(f"SELECT id FROM {schema}.of_view") == [(2,)], "what is there stays there"
+        ran = project.fails("clone", "--state", "state", "--full-refresh")
+        assert "is a table stream" in ran
+        for name in names[1:]:
+            assert dbt_server.rows(f"SELECT id FROM {schema}.{name}") == [(1,)]
+        assert dbt_server.records(f"SHOW TABLE STREAMS IN {schema}")[0]["name"] == "of_stream"
+        assert dbt_server.rows(f"SELECT {schema}.of_function()") == [(1,)]
+        assert dbt_server.temporary(schema) == []
+    finally:
+        dbt_server.rows(f"DROP SCHEMA IF EXISTS {there} CASCADE")
 
 
 def test_contracts_hold_for_every_run(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:

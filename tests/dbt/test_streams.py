@@ -59,8 +59,8 @@ def either(stream: str, table: str = "{{ source('raw', 'trips') }}", before: str
 def test_no_row_comes_twice_and_none_is_lost(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
     """In one project: the ways in which models name a stream and its table, and what happens to each."""
     project = new_project()
-    streams = ["s_plain", "s_named", "s_inner", "s_only", "s_view", "s_died", "s_back"]
-    trips = Trips(dbt_server, schema, project, *streams)
+    streams = ["s_plain", "s_named", "s_inner", "s_only", "s_view", "s_died", "s_back", "s_dev", "s_one", "s_two"]
+    trips = Trips(dbt_server, schema, project, *streams, "s_prod")
     trips.model("plain", either("s_plain"))
     trips.model("named", either("s_named", before="-- depends_on: {{ source('raw', 's_named') }}\n"))
     trips.model("inner_ones", "select id from {{ source('raw', 'trips') }} where id < 0", materialized="ephemeral")
@@ -74,8 +74,18 @@ def test_no_row_comes_twice_and_none_is_lost(new_project: NewProject, dbt_server
     trips.model("through_view", "select id from {{ ref('stg_changes') }}")
     trips.model("died", either("s_died"))
     trips.model("back", either("s_back"), unique_key="id")
+    trips.model(
+        "of_target",
+        "select id from {% if not is_incremental() %} {{ source('raw', 'trips') }} {% elif target.name == 'prod' %}"
+        " {{ source('raw', 's_prod') }} {% else %} {{ source('raw', 's_' ~ target.name) }} {% endif %}",
+    )
+    trips.model(
+        "of_two",
+        "select id from {% if is_incremental() %} {{ source('raw', 's_one') }} join {{ source('raw', 's_two') }}"
+        " using (id) {% else %} {{ source('raw', 'trips') }} {% endif %}",
+    )
     project.succeeds("run")
-    whole = ["plain", "named", "inner", "died", "back"]
+    whole = ["plain", "named", "inner", "died", "back", "of_target", "of_two"]
     assert {name: trips.ids(name) for name in whole} == {name: [1, 2, 3] for name in whole}
     assert trips.ids("only") == trips.ids("through_view") == [3]
     assert {trips.offset(name) for name in streams} == {2}
@@ -99,19 +109,44 @@ def test_no_row_comes_twice_and_none_is_lost(new_project: NewProject, dbt_server
     trips.add(6)
     project.succeeds("run")
     assert {name: trips.ids(name) for name in whole} == {name: [1, 2, 3, 4, 5, 6] for name in whole}
+    assert trips.offset("s_prod") == 1, "another target's stream waits for that one"
+    assert dbt_server.temporary(schema) == []
+
+
+def test_a_load_takes_nothing_that_it_does_not_keep(
+    new_project: NewProject, dbt_server: DbtServer, schema: str
+) -> None:
+    """A view that becomes an incremental model over a stream: one load fails, one is killed on the way to its place."""
+    project = new_project()
+    trips = Trips(dbt_server, schema, project, "s_failed", "s_killed")
+    for name in ("failed", "killed"):
+        trips.model(name, "select 7 as id", materialized="view")
+    project.succeeds("run")
+    trips.model("failed", "select cast(concat('x', id) as int) as id from {{ source('raw', 's_failed') }}")
+    assert "CAST_INVALID_INPUT" in project.fails("run", "--select", "failed")
+    assert trips.ids("failed") == [7]
+    trips.model("failed", "select id from {{ source('raw', 's_failed') }}")
+    trips.model("killed", "select id from {{ source('raw', 's_killed') }}")
+    project.succeeds("run", "--select", "killed")
+    # As if dbt had died when the table was there and had not got its place yet.
+    dbt_server.rows(f"ALTER TABLE {schema}.killed RENAME TO {schema}.killed__dbt_new")
+    dbt_server.rows(f"CREATE VIEW {schema}.killed AS SELECT 7 AS id")
+    trips.add(4)
+    project.succeeds("run")
+    assert trips.ids("failed") == trips.ids("killed") == [3, 4]
     assert dbt_server.temporary(schema) == []
 
 
 def test_models_of_which_nobody_can_tell_are_stopped(
     new_project: NewProject, dbt_server: DbtServer, schema: str
 ) -> None:
-    project = new_project(vars={"stream": "s_var"})
-    trips = Trips(dbt_server, schema, project, "s_view", "s_var", "s_late", "s_anew", "s_batch")
+    project = new_project()
+    trips = Trips(dbt_server, schema, project, "s_view", "s_asked", "s_late", "s_anew", "s_batch")
     trips.model("stg_trips", "select id from {{ source('raw', 'trips') }}", materialized="view")
     trips.model("through_view", either("s_view", table="{{ ref('stg_trips') }}"))
     trips.model(
-        "from_var",
-        "select id from {% if is_incremental() %} {{ source('raw', var('stream')) }} "
+        "asked",
+        """select id from {% if is_incremental() %} {{ source('raw', run_query("select 's_asked'")[0][0]) }} """
         "{% else %} {{ source('raw', 'trips') }} {% endif %}",
     )
     trips.model("late", "select id from {{ source('raw', 'trips') }} {% if is_incremental() %} where false {% endif %}")
@@ -125,27 +160,27 @@ def test_models_of_which_nobody_can_tell_are_stopped(
     trips.model("late", either("s_late"))
     dbt_server.rows(f"CREATE OR REPLACE TABLE STREAM {schema}.s_anew ON TABLE {schema}.trips")
     trips.add(4)
-    ran = project.fails("run", "--select", "from_var", "late", "anew")
+    ran = project.fails("run", "--select", "asked", "late", "anew")
     assert "ERROR=3" in ran
     assert "was loaded without it" in ran
     assert "made anew" in ran
-    for name in ("from_var", "late", "anew"):
+    for name in ("asked", "late", "anew"):
         assert trips.ids(name) == [1, 2, 3], "nothing was taken"
 
     # What the errors say to do.
     dbt_server.rows(f"ALTER TABLE STREAM {schema}.s_late SET OFFSET VERSION AS OF 2")
     dbt_server.rows(f"ALTER TABLE {schema}.late SET PROPERTIES ('dbt_stream.main.{schema}.s_late'='in step')")
     project.write(
-        "models/from_var.sql",
-        "-- depends_on: {{ source('raw', var('stream')) }}\n" + (project.folder / "models/from_var.sql").read_text(),
+        "models/asked.sql",
+        "-- depends_on: {{ source('raw', 's_asked') }}\n" + (project.folder / "models/asked.sql").read_text(),
     )
-    project.succeeds("run", "--full-refresh", "--select", "from_var", "anew")
+    project.succeeds("run", "--full-refresh", "--select", "asked", "anew")
     trips.add(5)
-    project.succeeds("run", "--select", "from_var", "late", "anew")
-    for name in ("from_var", "late", "anew"):
+    project.succeeds("run", "--select", "asked", "late", "anew")
+    for name in ("asked", "late", "anew"):
         assert trips.ids(name) == [1, 2, 3, 4, 5]
-    parents = project.artifact("manifest.json")["parent_map"]["model.shop.from_var"]
-    assert sorted(parents) == ["source.shop.raw.s_var", "source.shop.raw.trips"]
+    parents = project.artifact("manifest.json")["parent_map"]["model.shop.asked"]
+    assert sorted(parents) == ["source.shop.raw.s_asked", "source.shop.raw.trips"]
 
 
 def test_looking_takes_nothing(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:

@@ -80,6 +80,7 @@ def test_a_table_from_end_to_end(connection: dbapi.Connection) -> None:
     assert cursor.description is None
     rows = [{"id": n, "item": f"it's {n}", "price": Decimal(n) / 4} for n in range(2500)]
     cursor.executemany("INSERT INTO orders VALUES (%(id)s, %(item)s, %(price)s)", rows)
+    assert cursor.rowcount == 2500
     cursor.execute("DESC HISTORY orders")
     assert sum(1 for _ in cursor) == 3  # its creation, and two commits of many rows each
     cursor.execute("SELECT count(*), sum(price) FROM orders")

@@ -184,6 +184,19 @@ def test_a_password_is_exchanged_once_and_given_back(server: Double) -> None:
         lake.sql("C")
 
 
+def test_sessions_can_share_a_login(server: Double) -> None:
+    door = Http(server.url, username="admin", password=PASSWORD)
+    first, second = RemoteLake(door.shared()), RemoteLake(door.shared())
+    assert first.session_id != second.session_id
+    door.close()
+    first.close()
+    second.sql("SELECT 1")
+    assert server.log.count("POST /v1/login") == 1
+    assert "POST /v1/logout" not in server.log
+    second.close()
+    assert server.log.count("POST /v1/logout") == 1
+
+
 def test_a_login_that_has_run_out_is_renewed_once_and_nothing_is_run_twice(server: Double) -> None:
     with connect(server.url, username="admin", password=PASSWORD) as lake:
         server.logins.clear()

@@ -1,4 +1,4 @@
-"""The dbt adapter without a lake: profiles, dynamic tables' differences, sessions, streams in models."""
+"""The dbt adapter without a lake: profiles, dynamic tables' differences, sessions, seeds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import threading
 import time
 import zipfile
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,10 +22,9 @@ from dbt.adapters.headrace.credentials import HeadraceCredentials
 from dbt.adapters.headrace.impl import HeadraceAdapter
 from dbt.adapters.headrace.pool import Sessions
 from dbt.adapters.headrace.relation import HeadraceRelation, HeadraceRelationType
-from dbt.adapters.headrace.relation_configs import DynamicTableChanges, DynamicTableConfig
+from dbt.adapters.headrace.relation_configs import DynamicTableChanges, DynamicTableConfig, changes_of, column_changes
 from dbt.adapters.headrace.seeds import read
 from dbt.adapters.headrace.sessions import Session, Turns
-from dbt.adapters.headrace.streams import FullLoad, Place, Stream, StreamReader, named_sources, settled
 from headrace.errors import Cancelled, Forbidden, NotFound, QueryFailed, RefreshRunning, SessionReset
 from headrace.result import Result, done, from_rows
 
@@ -53,7 +51,10 @@ def test_a_profile_in_the_words_of_headrace() -> None:
 
 
 def test_the_workspace_is_main_unless_it_is_named() -> None:
+    """In a profile; of a model's config dbt asks the same translation, and what it does not say is not said for it."""
     assert credentials(**LOGIN).database == "main"
+    assert HeadraceCredentials.translate_aliases({"materialized": "view"}) == {"materialized": "view"}
+    assert HeadraceCredentials.translate_aliases({"workspace": "sales"}) == {"database": "sales"}
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,7 @@ def test_the_workspace_is_main_unless_it_is_named() -> None:
     [
         ({"password": None}, "password is missing: give username and password, or token."),
         ({"username": None}, "username is missing"),
+        ({"schema": None}, "schema is missing"),
         ({"service": None}, "service is missing"),
         ({"service": "ftp://lake"}, "which is no address"),
         ({"service": "http://lake/path"}, "which is no address"),
@@ -130,7 +132,7 @@ def changes(old: DynamicTableConfig, new: DynamicTableConfig) -> DynamicTableCha
         ({"target_lag": "downstream"}, {"target_lag": "DOWNSTREAM"}),
         ({"partition_by": "a", "clustered_by": ["b"]}, {"partition_by": ["A"], "clustered_by": "b"}),
         ({"properties": {"a": "1", "b": "x,y"}}, {"properties": {"b": "x,y", "a": 1}}),
-        ({"refresh_vc": "etl"}, {}),
+        ({"refresh_vc": "default"}, {}),
     ],
 )
 def test_what_is_the_same(old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -143,6 +145,7 @@ def test_what_is_the_same(old: dict[str, Any], new: dict[str, Any]) -> None:
         ({}, {"refresh_interval": "5 MINUTE"}, ["ALTER DYNAMIC TABLE d SET REFRESH INTERVAL 5 MINUTE"]),
         ({}, {"target_lag": "90 seconds"}, ["ALTER DYNAMIC TABLE d SET TARGET_LAG = '90 SECOND'"]),
         ({"refresh_vc": "a"}, {"refresh_vc": "b"}, ["ALTER DYNAMIC TABLE d SET VCLUSTER `b`"]),
+        ({"refresh_vc": "a"}, {}, ["ALTER DYNAMIC TABLE d SET VCLUSTER `default`"]),
         ({}, {"refresh_mode": "full"}, ["ALTER DYNAMIC TABLE d SET REFRESH_MODE = FULL"]),
         (
             {"properties": {"a": "1", "b": "2"}},
@@ -165,6 +168,55 @@ def test_another_query_is_a_change() -> None:
     found = changes(asked(), asked(SQL + " having total > 0"))
     assert found.replace_query
     assert found.told == ("the query",)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ([("kind", "STRING"), ("total", "decimal(10, 2)")], None),
+        ([], None),
+        ([("KIND", "string"), ("total", "decimal(10,2)"), ("day", "date")], "the columns: new day"),
+        ([("kind", "string")], "the columns: without total"),
+        ([("kind", "int"), ("total", "decimal(10,2)")], "the columns: kind int instead of string"),
+        ([("total", "decimal(10,2)"), ("kind", "string")], "the columns: in another order"),
+    ],
+)
+def test_the_same_query_may_give_other_columns(query: list[tuple[str, str]], words: str | None) -> None:
+    names = ["kind", "total", "detailed table information:", "comment"]
+    kinds = ["string", "decimal(10,2)", "", ""]
+    there = [{"column_name": name, "data_type": kind} for name, kind in zip(names, kinds, strict=True)]
+    told = column_changes(there, query)
+    assert told == words
+    found = DynamicTableChanges.between(DynamicTableConfig.found(described(asked())), asked(), "d", told)
+    assert found.needs_replace == (words is not None)
+    assert found.told == (() if words is None else (words,))
+
+
+@pytest.mark.parametrize(
+    ("precondition", "sql", "asks"),
+    [
+        ("a source has changes", SQL, False),
+        ("every operator has an incremental rule", SQL, False),
+        ("main.raw.t is the same table as before", SQL, True),
+        ("the columns read from main.raw.t are unchanged", SQL, True),
+        ("the views and functions in the query are unchanged", SQL, True),
+        ("a source has changes", "select * from t", True),
+    ],
+)
+def test_columns_are_asked_for_only_where_they_may_be_others(precondition: str, sql: str, asks: bool) -> None:
+    ran: list[str] = []
+
+    def ask(text: str) -> list[dict[str, Any]]:
+        ran.append(text)
+        if text.startswith("EXPLAIN"):
+            return [{"section": "precondition", "item": precondition, "value": "no"}]
+        if text.startswith("DESCRIBE QUERY"):
+            return [{"col_name": "kind", "data_type": "string"}, {"col_name": "more", "data_type": "int"}]
+        return [row for row in described(asked(sql)) if row["column_name"] != "comment" or not row["data_type"]]
+
+    found = changes_of(ask, "d", asked(sql), sql)
+    assert any(text.startswith("DESCRIBE QUERY") for text in ran) == asks
+    assert found.told == (("the columns: new more",) if asks else ())
 
 
 def test_a_schedule_that_is_taken_away_keeps_the_rows() -> None:
@@ -215,120 +267,6 @@ def test_constraints_are_properties() -> None:
         "delta.constraints.id_check": "id > 0",
         "delta.constraints.has_a_name": "name <> ''",
     }
-
-
-# Streams
-
-SOURCES = {
-    "source.p.shop.s": {"source_name": "shop", "name": "s", "database": "main", "schema": "raw", "identifier": "S"},
-    "source.p.shop.t": {"source_name": "shop", "name": "t", "database": "main", "schema": "raw", "identifier": "T"},
-    "source.p.shop.u": {"source_name": "shop", "name": "u", "database": "main", "schema": "raw", "identifier": "u"},
-}
-RAW = """
-select * from
-{% if is_incremental() %} {{ source( 'shop', "s") }} {% else %} {{ source('shop','t') }} {% endif %}
-"""
-MADE = datetime(2026, 11, 17, 9, tzinfo=timezone.utc)
-SHOWN = {
-    "workspace_name": "main", "schema_name": "raw", "name": "s", "table_name": "main.raw.t", "offset": 3,
-    "created_time": MADE,
-}  # fmt: skip
-STREAM = Stream("main.raw.s", "main.raw.t", 3, "2026-11-17T09:00:00+00:00")
-HERE = Place("main", "dev", "main")
-
-
-class FakeLake:
-    """A stream `main.raw.s` on `main.raw.t`, of which this is the newest version."""
-
-    def __init__(self, read: bool = False, version: int = 7) -> None:
-        self.read, self.version = read, version
-
-    def __call__(self, text: str) -> list[dict[str, Any]]:
-        if text.startswith("SHOW TABLE STREAMS READ BY"):
-            return [SHOWN] if self.read else []
-        if text.startswith("DESC HISTORY"):
-            return [{"version": self.version}]
-        assert text == "SHOW TABLE STREAMS IN `main`.`raw` LIKE 'S'"
-        return [SHOWN, SHOWN | {"name": "s2"}]
-
-
-def full_load(sql: str, lake: FakeLake | None = None, **config: Any) -> FullLoad:
-    model = {"raw_code": RAW, "config": config, "database": "main", "schema": "dev", "alias": "M"}
-    return StreamReader(lake or FakeLake(), HERE).full_load(model, sql, [SOURCES["source.p.shop.s"]])
-
-
-def test_the_sources_that_a_model_names() -> None:
-    assert [each["name"] for each in named_sources({"raw_code": RAW}, SOURCES)] == ["s", "t"]
-    model = {"raw_code": "select 1", "depends_on": {"nodes": ["source.p.shop.u"]}}
-    assert [each["name"] for each in named_sources(model, SOURCES)] == ["u"]
-
-
-@pytest.mark.parametrize("table", ["`main`.`raw`.`t`", "main.RAW.`T`", "raw.t"])
-def test_a_full_load_beside_a_stream(table: str) -> None:
-    load = full_load(f"-- main.raw.s, main.raw.t\nselect 'main.raw.t' from {table} as x join main.raw.t2 using (id)")
-    assert f"from {table} VERSION AS OF 7 as x join main.raw.t2 using" in load.sql
-    assert load.sql.count("VERSION AS OF") == 1
-    assert load.properties == {"dbt_stream.main.raw.s": "made 2026-11-17T09:00:00+00:00; for main.dev.m; set offset 7"}
-    assert load.after("`main`.`dev`.`m`") == [
-        "ALTER TABLE STREAM main.raw.s SET OFFSET VERSION AS OF 7",
-        "ALTER TABLE `main`.`dev`.`m` SET PROPERTIES "
-        "('dbt_stream.main.raw.s'='made 2026-11-17T09:00:00+00:00; for main.dev.m')",
-    ]
-
-
-@pytest.mark.parametrize("sql", ["select * from `main`.`raw`.`S`", "select * from a_view_of_the_stream"])
-def test_a_full_load_that_reads_the_stream(sql: str) -> None:
-    load = full_load(sql, FakeLake(read="view" in sql))
-    assert (load.sql, load.after("m")) == (sql, [])
-    assert load.properties == {"dbt_stream.main.raw.s": "made 2026-11-17T09:00:00+00:00; for main.dev.m"}
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "select * from main.dev.a_view_of_the_table",
-        "select * from main.raw.t VERSION AS OF 2",
-        "with t as (select 1 as id) select * from t",
-        "select 'main.raw.t' /* main.raw.t */ from main.raw.t2",
-    ],
-)
-def test_a_full_load_of_which_nobody_can_tell(sql: str) -> None:
-    with pytest.raises(DbtRuntimeError, match=r"main\.raw\.s.*main\.raw\.t.*make it ephemeral"):
-        full_load(sql)
-
-
-def test_batches_cannot_read_a_stream() -> None:
-    with pytest.raises(DbtRuntimeError, match="built in batches"):
-        full_load("select * from main.raw.t", incremental_strategy="microbatch")
-
-
-@pytest.mark.parametrize(
-    ("offset", "note", "expected"),
-    [
-        (3, "made 2026-11-17T09:00:00+00:00; for m", []),
-        (3, "in step", []),
-        (3, "made 2026-11-17T09:00:00+00:00; set offset 7", ["SET OFFSET VERSION AS OF 7", "SET PROPERTIES"]),
-        (7, "made 2026-11-17T09:00:00+00:00; set offset 7", ["SET OFFSET VERSION AS OF 7", "SET PROPERTIES"]),
-        (9, "made 2026-11-17T09:00:00+00:00; set offset 7", ["SET PROPERTIES"]),
-    ],
-)
-def test_what_a_run_does_first(offset: int, note: str, expected: list[str]) -> None:
-    found = settled([replace(STREAM, offset=offset)], {"dbt_stream.main.raw.s": note}, "m")
-    assert len(found) == len(expected)
-    assert all(words in statement for words, statement in zip(expected, found, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("note", "words"),
-    [
-        ({}, "without it"),
-        ({"dbt_stream.main.raw.s": "made 2025-01-01T00:00:00"}, "made anew"),
-        ({"dbt_stream.main.raw.s": "made 2026-11-17T09:00:00+00:00; for main.prod.m"}, "a copy of main.prod.m"),
-    ],
-)
-def test_a_stream_that_the_table_is_not_in_step_with(note: dict[str, str], words: str) -> None:
-    with pytest.raises(DbtRuntimeError, match=f"{words}.*--full-refresh.*'dbt_stream.main.raw.s'='in step'"):
-        settled([STREAM], note, "m")
 
 
 # Sessions
@@ -549,6 +487,33 @@ def test_what_a_node_leaves_ends_with_its_session(text: str, kept: bool) -> None
     sessions.give_back(profile, session)
     assert (sessions.take(profile) is session) == kept
     assert ("closed" in sessions.made[0].ran) != kept
+
+
+def test_views_that_the_adapter_drops_itself_keep_no_session_from_the_next_node() -> None:
+    sessions, profile = FakeSessions(), credentials(**LOGIN)
+    session = sessions.take(profile)
+    session.run("/* x */ create or replace temporary view `m__dbt_tmp` as select 1")
+    assert session.has_state
+    session.run("/* x */ drop view if exists `m__dbt_tmp`")
+    assert not session.has_state
+    session.run("create or replace temporary view `m` as select 1")
+    session.run("drop view if exists `m`")
+    assert session.has_state, "somebody else's"
+
+
+def test_columns_are_remembered_until_something_changes() -> None:
+    session = FakeSession()
+    session.remembered["`t`"] = [("a", "int")]
+    for text in ("/* x */ DESC TABLE t", "select 1", "with a as (select 1) select * from a", "show tables"):
+        session.run(text)
+    assert session.remembered
+    session.run("alter table t add columns (b int)")
+    assert not session.remembered
+
+
+def test_cancelling_a_connection_that_was_just_given_back() -> None:
+    manager = HeadraceConnectionManager.__new__(HeadraceConnectionManager)
+    manager.cancel(SimpleNamespace(handle=None))  # type: ignore[arg-type]
 
 
 def test_a_session_that_cannot_begin_is_closed() -> None:

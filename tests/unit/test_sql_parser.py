@@ -141,6 +141,7 @@ def test_queries_stay_text(query: str) -> None:
         ("UNSET PROPERTIES ('a', b.c)", s.UnsetProperties(("a", "b.c"))),
         ("SET VCLUSTER `my vc`", s.SetVcluster("my vc")),
         ("SET REFRESH_MODE = incremental", s.SetRefreshMode("INCREMENTAL")),
+        ("RENAME TO a.b", s.RenameTable(("a", "b"))),
         ("RENAME COLUMN a TO `b c`", s.RenameColumn("a", "b c")),
         ("CHANGE COLUMN a COMMENT ''", s.CommentColumn("a", "")),
         ("ADD COLUMN a AS b + 1", s.AddColumn("a", None, "b + 1")),

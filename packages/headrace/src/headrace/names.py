@@ -20,10 +20,10 @@ def quote(identifier: str) -> str:
     return "`" + identifier.replace("`", "``") + "`"
 
 
-def _shown(part: str) -> str:
+def quote_if_needed(part: str) -> str:
     """The part of a name with backquotes where it needs them.
 
-    >>> _shown("orders_2"), _shown("1. load")
+    >>> quote_if_needed("orders_2"), quote_if_needed("1. load")
     ('orders_2', '`1. load`')
     """
     return part if not part or _BARE.fullmatch(part) else quote(part)
@@ -45,7 +45,7 @@ class TableName:
 
     def __str__(self) -> str:
         """As a statement may have it."""
-        return ".".join(map(_shown, (self.workspace, self.schema, self.table)))
+        return ".".join(map(quote_if_needed, (self.workspace, self.schema, self.table)))
 
     def spark(self, home: str) -> str:
         """How Spark knows this table, given the name of the lake's own workspace."""

@@ -119,29 +119,19 @@ class Store(CatalogReader):
 
     def put_table(self, table: DynamicTable) -> None:
         """Insert, or update by id; its lease and fencing number stay."""
-        values = {
-            "id": table.id,
-            "workspace": table.workspace,
-            "schema_name": table.schema_name,
-            "name": table.name,
-            "definition": utc(table).model_dump_json(),
-        }
-        taken = AlreadyExists(f"The table {table.table_name} exists already.", hint="Drop it or choose another name.")
 
         def work(connection: Connection) -> None:
-            other = connection.execute(select(TableRow.id).where(_named(table.table_name))).scalar()
-            if other is not None and other != table.id:
-                raise taken
-            connection.execute(self._put_table, values)
+            _require_free(connection, table)
+            connection.execute(self._put_table, _row(table))
 
         try:
             self._database.write(work)
         except IntegrityError:  # PostgreSQL: another process took the name after we looked.
-            raise taken from None
+            raise _taken(table) from None
 
     def change_table(self, table_id: str, change: Callable[[DynamicTable], DynamicTable]) -> DynamicTable:
         """The definition as `change` makes it from the present one, in one transaction: what another changes meanwhile
-        is not lost. Its name stays."""
+        is not lost."""
         found = select(TableRow.definition).where(TableRow.id == table_id)
         put = update(TableRow).where(TableRow.id == table_id)
 
@@ -150,8 +140,11 @@ class Store(CatalogReader):
             text = connection.execute(found).scalar()
             if text is None:
                 raise dropped(table_id)
-            changed = change(utc(DynamicTable.model_validate_json(text)))
-            connection.execute(put.values(definition=utc(changed).model_dump_json()))
+            present = utc(DynamicTable.model_validate_json(text))
+            changed = change(present)
+            if changed.table_name != present.table_name:
+                _require_free(connection, changed)
+            connection.execute(put.values(_row(changed)))
             return changed
 
         return self._database.write(work)
@@ -421,6 +414,27 @@ class Store(CatalogReader):
 
 def dropped(table_id: str) -> NotFound:
     return NotFound(f"There is no dynamic table with id {table_id}.", hint="It may have been dropped.")
+
+
+def _row(table: DynamicTable) -> dict[str, str]:
+    return {
+        "id": table.id,
+        "workspace": table.workspace,
+        "schema_name": table.schema_name,
+        "name": table.name,
+        "definition": utc(table).model_dump_json(),
+    }
+
+
+def _require_free(connection: Connection, table: DynamicTable) -> None:
+    """No other table has its name."""
+    other = connection.execute(select(TableRow.id).where(_named(table.table_name))).scalar()
+    if other is not None and other != table.id:
+        raise _taken(table)
+
+
+def _taken(table: DynamicTable) -> AlreadyExists:
+    return AlreadyExists(f"The table {table.table_name} exists already.", hint="Drop it or choose another name.")
 
 
 def _named(name: TableName) -> Any:

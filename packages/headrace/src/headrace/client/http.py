@@ -101,6 +101,7 @@ class Http:
         self._username, self._password, self._token = username, password, token
         self._pause = pause
         self._login_lock = threading.Lock()
+        self._holders = 1
         try:
             self._client = httpx.Client(
                 base_url=self.url,
@@ -166,8 +167,25 @@ class Http:
             hint="Run the statement again; if the network breaks large results off, ask for fewer rows.",
         )
 
+    def shared(self) -> Http:
+        """The same door for one more who uses it, with the same login."""
+        with self._login_lock:
+            self._holders += 1
+        return self
+
     def close(self) -> None:
-        self._client.close()
+        """Whoever uses it is done with it. The last one gives the login back, and the connections."""
+        with self._login_lock:
+            self._holders -= 1
+            if self._holders > 0:
+                return
+        try:
+            if self.logged_in:
+                self.post("/v1/logout")
+        except HeadraceError:
+            pass  # A server that is gone has no logins, and one that cannot be reached ends them in time.
+        finally:
+            self._client.close()
 
     # ------------------------------------------------------------------ one request
 

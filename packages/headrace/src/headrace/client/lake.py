@@ -133,8 +133,6 @@ class RemoteLake:
         self._closed = True
         try:
             self._http.delete(f"/v1/sessions/{self.session_id}")
-            if self._http.logged_in:
-                self._http.post("/v1/logout")
         except HeadraceError:
             pass  # A server that is gone has ended the session, and one that cannot be reached will.
         finally:

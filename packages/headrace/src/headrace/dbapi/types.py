@@ -8,6 +8,8 @@ from datetime import time as clock_time
 
 import pyarrow as pa
 
+from headrace.names import quote_if_needed
+
 Date = date
 Time = clock_time
 Timestamp = datetime
@@ -71,8 +73,8 @@ _NAMES: dict[pa.DataType, str] = {
 def type_code(kind: pa.DataType) -> str:
     """The type as SQL writes it.
 
-    >>> type_code(pa.list_(pa.decimal128(10, 2)))
-    'array<decimal(10,2)>'
+    >>> type_code(pa.list_(pa.decimal128(10, 2))), type_code(pa.struct([("a b", pa.int32())]))
+    ('array<decimal(10,2)>', 'struct<`a b`:int>')
     """
     plain = _NAMES.get(kind)
     if plain is not None:
@@ -86,7 +88,7 @@ def type_code(kind: pa.DataType) -> str:
     if pa.types.is_map(kind):
         return f"map<{type_code(kind.key_type)},{type_code(kind.item_type)}>"
     if pa.types.is_struct(kind):
-        return "struct<" + ",".join(f"{field.name}:{type_code(field.type)}" for field in kind) + ">"
+        return "struct<" + ",".join(f"{quote_if_needed(field.name)}:{type_code(field.type)}" for field in kind) + ">"
     return str(kind)
 
 

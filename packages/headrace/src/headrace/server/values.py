@@ -16,6 +16,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.names import quote_if_needed
+
 _SAFE = 2**53
 _NAMES = {
     pa.bool_(): "boolean",
@@ -54,7 +56,7 @@ def type_name(kind: pa.DataType) -> str:
     if pa.types.is_map(kind):
         return f"map<{type_name(kind.key_type)},{type_name(kind.item_type)}>"
     if pa.types.is_struct(kind):
-        return f"struct<{','.join(f'{field.name}:{type_name(field.type)}' for field in kind)}>"
+        return f"struct<{','.join(f'{quote_if_needed(field.name)}:{type_name(field.type)}' for field in kind)}>"
     return str(kind)
 
 

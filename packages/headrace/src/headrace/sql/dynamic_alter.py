@@ -10,6 +10,7 @@ from headrace.sql.statements import (
     AlterDynamicTable,
     CommentColumn,
     RenameColumn,
+    RenameTable,
     Resume,
     SetComment,
     SetInterval,
@@ -24,7 +25,7 @@ from headrace.sql.statements import (
 _ALTER_FORM = (
     "ALTER DYNAMIC TABLE name {SUSPEND | RESUME | SET COMMENT 'c' | SET PROPERTIES (…) | UNSET PROPERTIES (…) "
     "| SET REFRESH INTERVAL n MINUTE | SET VCLUSTER name | SET REFRESH_MODE = mode | SET TARGET_LAG = lag "
-    "| RENAME COLUMN a TO b | CHANGE COLUMN a COMMENT 'c' | ADD COLUMN a AS expression}"
+    "| RENAME TO name | RENAME COLUMN a TO b | CHANGE COLUMN a COMMENT 'c' | ADD COLUMN a AS expression}"
 )
 
 
@@ -46,6 +47,8 @@ def _action(cursor: Cursor) -> Action:
     if cursor.accept("UNSET"):
         return _unset(cursor)
     if cursor.accept("RENAME"):
+        if cursor.accept("TO"):
+            return RenameTable(cursor.name("the new name"))
         cursor.expect("COLUMN")
         old = cursor.identifier("a column name")
         cursor.expect("TO")
@@ -56,7 +59,7 @@ def _action(cursor: Cursor) -> Action:
     if cursor.accept("ADD"):
         cursor.expect("COLUMN")
         return _add_column(cursor)
-    raise cursor.fault("SUSPEND, RESUME, SET, UNSET, RENAME COLUMN, CHANGE COLUMN or ADD COLUMN")
+    raise cursor.fault("SUSPEND, RESUME, SET, UNSET, RENAME TO, RENAME COLUMN, CHANGE COLUMN or ADD COLUMN")
 
 
 def _set(cursor: Cursor) -> Action:

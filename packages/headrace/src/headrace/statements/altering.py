@@ -1,4 +1,4 @@
-"""ALTER DYNAMIC TABLE: suspending and resuming, settings, comments, renamed and added columns."""
+"""ALTER DYNAMIC TABLE: suspending and resuming, settings, comments, another name, renamed and added columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.names import quote
 from headrace.plan.query import Query
 from headrace.sql import statements as sql
 from headrace.sql.tokens import scan
-from headrace.statements import failures
+from headrace.statements import failures, renaming
 from headrace.statements.checking import check_properties, require_rule, require_vcluster
 from headrace.statements.context import Context
 from headrace.statements.elsewhere import alone
@@ -20,6 +20,8 @@ from headrace.statements.storing import create_view, keep_beside, set_storage_pr
 def alter(context: Context, statement: sql.AlterDynamicTable) -> str:
     """Apply one change; gives the sentence to print."""
     table = context.require_dynamic(statement.name)
+    if isinstance(statement.action, sql.RenameTable):
+        return renaming.rename(context, table, context.resolve(statement.action.name))
     if isinstance(statement.action, sql.RenameColumn):
         return _rename_column(context, table, statement.action)
     if isinstance(statement.action, sql.AddColumn):

@@ -178,6 +178,10 @@ class Context:
         """Whether this session has a temporary view of this name."""
         return bool(Jvm(self.spark).state.catalog().getTempView(name).isDefined())
 
+    def is_temporary_name(self, parts: tuple[str, ...]) -> bool:
+        """Whether a name in a statement means one: it has one part, and goes before a table of the current schema."""
+        return len(parts) == 1 and self.is_temporary(parts[0])
+
     def exists(self, name: TableName) -> bool:
         """Whether Spark's catalog has a table or view of this name."""
         try:

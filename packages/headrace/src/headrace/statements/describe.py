@@ -10,7 +10,8 @@ import pyarrow as pa
 from headrace.catalog.records import DynamicTable
 from headrace.errors import NotFound
 from headrace.ivm.layout import grouped_root
-from headrace.names import TableName
+from headrace.names import TableName, quote
+from headrace.plan.types import type_text
 from headrace.refresh.states import StateTables
 from headrace.refresh.stored import read_note, read_stored
 from headrace.result import Result, from_frame, from_rows
@@ -27,14 +28,15 @@ _STORAGE_HISTORY = [
 
 
 def describe(context: Context, statement: sql.DescribeTable) -> Result:
+    if context.is_temporary_name(statement.name):
+        return _temporary_view(context, statement)
     name = context.resolve(statement.name)
     table = context.store.table(name)
     if table is not None:
         rows = [(c.name, shown_type(c.type), table.column_comments.get(c.name, "")) for c in table.query.columns]
         block = _dynamic_block(context, table) if statement.extended else []
     elif context.exists(name):
-        fields = context.spark.table(name.spark(context.home)).schema.fields
-        rows = [(f.name, f.dataType.simpleString(), f.metadata.get("comment", "")) for f in fields]
+        rows = _columns(context, name.spark(context.home))
         block = _table_block(context, name) if statement.extended else []
     else:
         raise NotFound(f"There is no table or view {name}.", hint="SHOW TABLES lists what there is.")
@@ -45,6 +47,21 @@ def describe(context: Context, statement: sql.DescribeTable) -> Result:
     found.append(("detailed table information:", ""))
     found += block + ([("column_comments", _pairs(comments))] if comments else [])
     return from_rows(_DESC[:2], found)
+
+
+def _columns(context: Context, spark_name: str) -> list[tuple[str, str, str]]:
+    fields = context.spark.table(spark_name).schema.fields
+    return [(each.name, type_text(each.dataType), each.metadata.get("comment", "")) for each in fields]
+
+
+def _temporary_view(context: Context, statement: sql.DescribeTable) -> Result:
+    """It has columns, and is known to its session only."""
+    rows = _columns(context, quote(statement.name[0]))
+    if not statement.extended:
+        return from_rows(_DESC, rows)
+    found = [(column, kind) for column, kind, _ in rows]
+    about = [("detailed table information:", ""), ("name", statement.name[0]), ("type", "TEMPORARY VIEW")]
+    return from_rows(_DESC[:2], found + about)
 
 
 def _time(context: Context, moment: datetime | None) -> str:

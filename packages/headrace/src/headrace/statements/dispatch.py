@@ -47,6 +47,7 @@ from headrace.statements import (
     altering,
     clusters,
     copying,
+    counting,
     creating,
     describe,
     dropping,
@@ -225,7 +226,11 @@ def _refresh_here(context: Context, table: DynamicTable, occasion: Occasion) -> 
 
 
 def _alter(context: Context, statement: sql.AlterDynamicTable) -> Result:
-    return done(altering.alter(context, statement))
+    name = context.resolve(statement.name)
+    told = altering.alter(context, statement)
+    if isinstance(statement.action, sql.RenameTable):
+        tables.drop_grants(context, name)
+    return done(told)
 
 
 def _drop_dynamic(context: Context, statement: sql.DropDynamicTable) -> Result:
@@ -318,13 +323,13 @@ def prepared_text(context: Context, statement: sql.SparkStatement) -> str:
 
 def _spark_rows(context: Context, statement: sql.SparkStatement, text: str) -> Result:
     """Run it; when the lake has table streams, in a way that knows which it reads."""
+    if statement.verb == "INSERT":
+        return _inserted(context, statement, text)
     if not context.store.streams.all():
         limit = context.result_limit if statement.verb in QUERIES else None
         return _shown(context, _analysed(context, statement, text), limit)
     if statement.verb in _MOVES_STREAMS:
-        with phase("execution"):
-            rows = context.streams.run(text, tuple(_targets(context, statement)))
-        return _shown(context, rows)
+        return _shown(context, _moving_streams(context, statement, text))
     if statement.verb not in QUERIES:
         context.streams.refresh_named(text)
         return _shown(context, _analysed(context, statement, text))
@@ -332,6 +337,20 @@ def _spark_rows(context: Context, statement: sql.SparkStatement, text: str) -> R
         rows = context.streams.frame(text)
     with context.streams.explained(rows):
         return _shown(context, rows, context.result_limit)
+
+
+def _inserted(context: Context, statement: sql.SparkStatement, text: str) -> Result:
+    """INSERT, and how many rows that were."""
+    counting.forget(context.spark)
+    has_streams = bool(context.store.streams.all())
+    rows = (_moving_streams if has_streams else _analysed)(context, statement, text)
+    counted = counting.inserted(context, rows.sparkSession, tuple(_targets(context, statement)))
+    return _shown(context, rows) if counted is None else counted
+
+
+def _moving_streams(context: Context, statement: sql.SparkStatement, text: str) -> DataFrame:
+    with phase("execution"):
+        return context.streams.run(text, tuple(_targets(context, statement)))
 
 
 def _analysed(context: Context, statement: sql.SparkStatement, text: str) -> DataFrame:

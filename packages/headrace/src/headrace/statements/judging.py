@@ -92,7 +92,7 @@ class Judge:
         return self.context.name_of(database, plain[-1])
 
     def is_temporary(self, parts: Parts) -> bool:
-        return len(parts) == 1 and self.context.is_temporary(parts[0])
+        return self.context.is_temporary_name(parts)
 
     def sees(self, database: str) -> bool:
         name = self.context.name_of(database, "")
@@ -155,7 +155,7 @@ class Judge:
         if named.is_query or named.holds_query:
             self._analysed(jvm, text, subject(plan), named, explains=statement.verb == "EXPLAIN")
         else:
-            self._temporary_views(jvm, named)
+            self._temporary_views(named)
 
     def _may_ask(self, parts: Parts) -> bool:
         self.need("SELECT", self.context.resolve(parts))
@@ -268,7 +268,7 @@ class Judge:
                 analysed = jvm.state.executePlan(plan, skip).analyzed()
         except (PySparkException, Py4JJavaError):
             # Spark's error may tell about the columns behind a temporary view: only to those who may read them.
-            self._temporary_views(jvm, named)
+            self._temporary_views(named)
             raise
         self.reads(read_by(jvm, analysed))
         if explains:
@@ -279,18 +279,22 @@ class Judge:
         if self.hides(analysed):
             raise unexplainable()
 
-    def _temporary_views(self, jvm: Jvm, named: Named) -> None:
+    def _temporary_views(self, named: Named) -> None:
         """Look into those that a statement names."""
         for parts in sorted(named.reads):
-            if not self.is_temporary(parts):
-                continue
-            try:
-                found = read_by(jvm, jvm.analyze(jvm.parse(f"SELECT * FROM {quote(parts[0])}")))
-            except (PySparkException, Py4JJavaError):
-                raise NotFound(
-                    f"What the temporary view {parts[0]} reads is not there any more.", hint="Create the view again."
-                ) from None
-            self.reads(found)
+            if self.is_temporary(parts):
+                self.temporary_view(parts)
+
+    def temporary_view(self, parts: Parts) -> None:
+        """Judge what it reads."""
+        jvm = Jvm(self.context.spark)
+        try:
+            found = read_by(jvm, jvm.analyze(jvm.parse(f"SELECT * FROM {quote(parts[0])}")))
+        except (PySparkException, Py4JJavaError):
+            raise NotFound(
+                f"What the temporary view {parts[0]} reads is not there any more.", hint="Create the view again."
+            ) from None
+        self.reads(found)
 
     def reads(self, found: Read) -> None:
         """Judge what an analysed plan reads."""

@@ -14,6 +14,7 @@ from headrace import running
 from headrace.catalog.records import RefreshRecord, TableStream
 from headrace.errors import NotFound, QueryFailed
 from headrace.names import TableName, quote, quote_text
+from headrace.plan.jvm import Jvm, items
 from headrace.refresh.states import StateTables
 from headrace.result import Result, from_frame, from_rows
 from headrace.sql import statements as sql
@@ -56,15 +57,21 @@ def show_tables(context: Context, statement: sql.ShowTables) -> Result:
     }
     rows = []
     sees = viewer(context)
-    for found in context.spark.catalog.listTables(database):
-        if found.isTemporary or found.name.lower() in streams or not sees(context.name_of(database, found.name)):
+    for name, kind in _in_catalog(context, database):
+        if name.lower() in streams or not sees(context.name_of(database, name)):
             continue
-        name = found.name
         is_dynamic = name.lower() in dynamic
-        kind = str(found.tableType).upper()
         rows.append((schema, name, kind == "VIEW" and not is_dynamic, False, kind == "EXTERNAL", is_dynamic))
     rows = [row for row in sorted(rows) if matches(row[1], statement.like)]
     return narrowed(context, from_rows(_TABLES, rows, context.settings.timezone), statement.where, statement.limit)
+
+
+def _in_catalog(context: Context, database: str) -> list[tuple[str, str]]:
+    """Names and kinds (MANAGED, EXTERNAL, VIEW), in one question to the metastore. Spark's own list opens every table
+    for it, which takes a twentieth of a second each."""
+    catalog = Jvm(context.spark).state.catalog()
+    found = catalog.getTablesByName(catalog.listTables(database, "*", False))
+    return [(str(each.identifier().table()), str(each.tableType().name())) for each in items(found)]
 
 
 def show_dynamic_tables(context: Context, statement: sql.ShowDynamicTables) -> Result:

@@ -279,6 +279,13 @@ def _read_one(judge: Judge, statement: Any) -> None:
     judge.need("SELECT", judge.context.resolve(statement.name))
 
 
+def _describe(judge: Judge, statement: sql.DescribeTable) -> None:
+    if judge.is_temporary(statement.name):
+        judge.temporary_view(statement.name)
+    else:
+        _read_one(judge, statement)
+
+
 def _change_one(judge: Judge, statement: Any) -> None:
     judge.need("ALL", judge.context.resolve(statement.name))
 
@@ -333,6 +340,8 @@ def _refresh(judge: Judge, statement: sql.RefreshDynamicTables) -> None:
 
 def _alter_dynamic(judge: Judge, statement: sql.AlterDynamicTable) -> None:
     _change_one(judge, statement)
+    if isinstance(statement.action, sql.RenameTable):
+        judge.need_to_create(judge.context.resolve(statement.action.name))
     table = judge.context.dynamic(statement.name)
     if isinstance(statement.action, sql.AddColumn) and table is not None:
         with current_database(judge.context, table.database):
@@ -446,7 +455,7 @@ _RULES: dict[type[sql.Statement], Callable[[Judge, Any], None]] = {
     sql.AlterStream: _change_one,
     sql.DropStream: _change_one,
     sql.DescribeStream: _read_one,
-    sql.DescribeTable: _read_one,
+    sql.DescribeTable: _describe,
     sql.DescribeHistory: _read_one,
     sql.ShowCreateTable: _read_one,
     sql.ShowTables: _in_schema,

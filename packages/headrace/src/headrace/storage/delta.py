@@ -96,6 +96,8 @@ class Commit:
     user_metadata: str | None
     restored: int | str | None = None
     """Of a RESTORE, the version, or else the time, that it went back to."""
+    rows_written: int | None = None
+    """Those in the files that it added."""
 
 
 def _snapshot(path: str, table: DeltaTable) -> Snapshot:
@@ -153,6 +155,18 @@ class DeltaLogs:
         found = [_commit(path, entry) for entry in entries if after < int(entry["version"]) <= upto]
         found.sort(key=lambda commit: commit.version)
         return found if [commit.version for commit in found] == list(range(after + 1, upto + 1)) else None
+
+    def rows_written(self, path: str, version: int) -> int | None:
+        """Those in the files that a version added, as far as its metrics tell; None when the log no longer has it."""
+        if "://" in path:
+            found = self.commits(path, version - 1, version)
+            return found[0].rows_written if found else None
+        try:
+            text = _commit_file(path, version).read_text(encoding="utf-8")
+        except OSError:
+            return None
+        lines = (json.loads(line) for line in text.split("\n") if '"commitInfo"' in line)
+        return next((_written(line["commitInfo"]) for line in lines if "commitInfo" in line), None)
 
     def history(self, path: str, limit: int | None = None) -> list[Commit]:
         """The commits that the log still has, newest first."""
@@ -255,7 +269,7 @@ class DeltaLogs:
         added, removed, changed = [], [], []
         for version in range(after + 1, upto + 1):
             try:
-                text = (Path(path) / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8")
+                text = _commit_file(path, version).read_text(encoding="utf-8")
                 actions = [json.loads(line) for line in text.split("\n") if line.strip()]
             except (OSError, ValueError):
                 return None
@@ -353,10 +367,14 @@ def _file(path: str, action: dict[str, Any]) -> str:
     return local_path(name) if "://" in name or name.startswith(("file:", "/")) else str(Path(path) / name)
 
 
+def _commit_file(path: str, version: int) -> Path:
+    return Path(path) / "_delta_log" / f"{version:020d}.json"
+
+
 def _added_bytes(path: str, version: int) -> int:
     """Of the files that a commit brought; 0 where its file is not there to be read."""
     try:
-        text = (Path(path) / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8")
+        text = _commit_file(path, version).read_text(encoding="utf-8")
         actions = [json.loads(line) for line in text.split("\n") if line.strip()]
     except (OSError, ValueError):
         return 0
@@ -368,7 +386,7 @@ def _commit_mark(path: str, version: int) -> tuple[int, int, int] | None:
     if "://" in path:
         return None
     try:
-        status = (Path(path) / "_delta_log" / f"{version:020d}.json").stat()
+        status = _commit_file(path, version).stat()
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns, status.st_size
@@ -402,7 +420,13 @@ def _commit(path: str, entry: dict[str, Any]) -> Commit:
         rows=None if changes == "mixed" and _drops_files(metrics) else _rows(metrics),
         user_metadata=entry.get("userMetadata"),
         restored=_restored(entry),
+        rows_written=_written(entry),
     )
+
+
+def _written(entry: dict[str, Any]) -> int | None:
+    rows = (entry.get("operationMetrics") or {}).get("numOutputRows")
+    return None if rows is None else int(rows)
 
 
 def _restored(entry: dict[str, Any]) -> int | str | None:

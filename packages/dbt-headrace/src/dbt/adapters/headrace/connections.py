@@ -27,8 +27,8 @@ _TESTS = ("test.", "unit_test.")
 _HINTS = {
     "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT": "Allow it in the model's config, such as "
     "properties={'delta.feature.timestampNtz': 'supported'}, or drop the table first.",
-    "INVALID_TEMP_OBJ_REFERENCE": "An incremental model is built through a view, which cannot use a temporary view or "
-    "function of a hook or sql_header: make a persistent one.",
+    "INVALID_TEMP_OBJ_REFERENCE": "A view cannot use a temporary view or function of a hook or sql_header: make a "
+    "persistent one, or make the model a table.",
     "DELTA_VIOLATE_CONSTRAINT": "A constraint of the model's contract does not hold. The table is as it was before.",
     "There is no virtual cluster": "Make it with CREATE VCLUSTER, or mend vcluster in the profile or the model.",
 }
@@ -40,6 +40,8 @@ class HeadraceAdapterResponse(AdapterResponse):
     """`query_id` is the job: DESC JOB tells all about it."""
 
     job_id: str | None = None
+    status: str | None = None
+    """What the statement says of itself."""
 
 
 class HeadraceConnectionManager(SQLConnectionManager):
@@ -90,7 +92,10 @@ class HeadraceConnectionManager(SQLConnectionManager):
         self.sessions.close_all()
 
     def cancel(self, connection: Connection) -> None:
-        connection.handle.cancel()
+        """One that was just given back has nothing left to cancel."""
+        session: Session | None = connection.handle
+        if session is not None:
+            session.cancel()
 
     def cancel_open(self) -> list[str]:
         """Nodes that have no session yet get none any more."""
@@ -128,6 +133,7 @@ class HeadraceConnectionManager(SQLConnectionManager):
             rows_affected=rows,
             query_id=cursor.job_id,
             job_id=cursor.job_id,
+            status=cursor.status,
         )
 
     @classmethod

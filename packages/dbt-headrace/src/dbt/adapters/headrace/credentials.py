@@ -12,7 +12,6 @@ from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
 
 EMBEDDED = "embedded"
-_WORKSPACE = "main"
 _DIALECTS = ("spark",)
 _HOST = re.compile(r"\[[0-9a-fA-F:]+\](:\d+)?|[^\s/@?#:]+(:\d+)?")
 _TAG_LENGTH = 255
@@ -22,6 +21,8 @@ _TAG_LENGTH = 255
 class HeadraceCredentials(Credentials):
     """Where the lake is, and who asks. The workspace is what dbt calls a database."""
 
+    database: str = "main"
+    schema: str = ""
     service: str = ""
     instance: str | None = None
     vcluster: str | None = None
@@ -46,6 +47,8 @@ class HeadraceCredentials(Credentials):
             raise DbtRuntimeError(f"dialect is '{self.dialect}'; this version knows: {', '.join(_DIALECTS)}.")
         if self.query_tag is not None and not 0 < len(self.query_tag) <= _TAG_LENGTH:
             raise DbtRuntimeError(f"query_tag has {len(self.query_tag)} characters; write 1 to {_TAG_LENGTH}.")
+        if not self.schema:
+            raise DbtRuntimeError("schema is missing: name the one that dbt is to build in.")
         if not self.service:
             raise DbtRuntimeError("service is missing: write http://host:port, https://host:port, or embedded.")
         if self.is_embedded:
@@ -56,12 +59,6 @@ class HeadraceCredentials(Credentials):
         if self.token is None and (self.username is None or self.password is None):
             missing = "username" if self.username is None else "password"
             raise DbtRuntimeError(f"{missing} is missing: give username and password, or token.")
-
-    @classmethod
-    def translate_aliases(cls, kwargs: dict[str, Any], recurse: bool = False) -> dict[str, Any]:
-        translated: dict[str, Any] = super().translate_aliases(kwargs, recurse)
-        translated.setdefault("database", _WORKSPACE)
-        return translated
 
     @property
     def is_embedded(self) -> bool:

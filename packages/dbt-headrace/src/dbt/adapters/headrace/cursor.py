@@ -102,9 +102,13 @@ def first_words(text: str, count: int = 5) -> list[str]:
     >>> first_words("(select 1)")[0]
     '('
     """
+    return [word.upper() for word in re.findall(r"\w+|\(", without_comments_before(text)[:200])[:count]]
+
+
+def without_comments_before(text: str) -> str:
+    """From the statement's first word on."""
     found = _BEGINNING.match(text)
-    begin = found.end() if found else 0
-    return [word.upper() for word in re.findall(r"\w+|\(", text[begin : begin + 200])[:count]]
+    return text[found.end() if found else 0 :]
 
 
 def _node_comment(text: str) -> str:

@@ -13,24 +13,30 @@ from dbt.adapters.base.relation import BaseRelation, InformationSchema
 from dbt.adapters.capability import Capability, CapabilityDict, CapabilitySupport, Support
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.macros import MacroResolverProtocol
+from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.protocol import AdapterConfig
 from dbt.adapters.sql.impl import SQLAdapter
 from dbt_common.contracts.constraints import ColumnLevelConstraint, ConstraintType, ModelLevelConstraint
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
-from dbt.adapters.headrace import seeds, streams
+from dbt.adapters.headrace import nested, seeds, streams
+from dbt.adapters.headrace.building import Builder, temporary_view
 from dbt.adapters.headrace.catalog import CatalogReader, TableSettings
 from dbt.adapters.headrace.column import HeadraceColumn, quote
 from dbt.adapters.headrace.connections import HeadraceConnectionManager
+from dbt.adapters.headrace.constraints import constraints_of_column, constraints_of_model, named_constraints
 from dbt.adapters.headrace.cursor import Cursor
+from dbt.adapters.headrace.incremental_code import incremental_code
 from dbt.adapters.headrace.python_models import HeadracePythonJobHelper
 from dbt.adapters.headrace.relation import HeadraceRelation, HeadraceRelationType
-from dbt.adapters.headrace.relation_configs import DynamicTableChanges, DynamicTableConfig
+from dbt.adapters.headrace.relation_configs import DynamicTableChanges, DynamicTableConfig, changes_of
 from dbt.adapters.headrace.sessions import in_zone
 from headrace.errors import HeadraceError, NotFound
 
 if TYPE_CHECKING:
     import agate
+
+_log = AdapterLogger("Headrace")
 
 
 @dataclass
@@ -118,8 +124,12 @@ class HeadraceAdapter(SQLAdapter):
         return ["append", "merge", "delete+insert", "insert_overwrite", "microbatch"]
 
     def debug_query(self) -> None:
-        """Asks without Spark's help whether statements are run at all, on the virtual cluster of the profile."""
+        """Asks whether statements are run at all, on the virtual cluster of the profile, and where dbt would build."""
         self.execute("select 1 as id")
+        named = self.connections.get_thread_connection().credentials
+        self._require_workspace(named.database)
+        if named.schema.lower() not in {name.lower() for name in self.list_schemas(named.database)}:
+            _log.info(f"The schema {named.database}.{named.schema} is not there yet: dbt makes it with the first run.")
 
     # ------------------------------------------------------------------ schemas and relations
 
@@ -140,12 +150,32 @@ class HeadraceAdapter(SQLAdapter):
         return found
 
     def list_schemas(self, database: str) -> list[str]:
+        """dbt gives the name in quotes when it looks which schemas to make."""
+        database = database.strip("`")
         with self.connections.exception_handler("SHOW SCHEMAS"):
             names = [str(next(iter(row.values()))) for row in self._rows("SHOW SCHEMAS")]
-        if database.lower() == self.connections.get_thread_connection().handle.home.lower():
+        if self._is_home(database):
             return names
         prefix = f"{database.lower()}__"  # So Spark's catalog names the schemas of other workspaces.
         return [name[len(prefix) :] for name in names if name.lower().startswith(prefix)]
+
+    def _is_home(self, database: str) -> bool:
+        """Whether it is the lake's own workspace."""
+        home: str = self.connections.get_thread_connection().handle.home
+        return database.lower() == home.lower()
+
+    def create_schema(self, relation: BaseRelation) -> None:
+        """In a workspace that is there: CREATE SCHEMA would make one of a slip in the profile."""
+        self._require_workspace(relation.database or "")
+        super().create_schema(relation)
+
+    def _require_workspace(self, database: str) -> None:
+        if not self._is_home(database) and not self.list_schemas(database):
+            raise DbtRuntimeError(
+                f"There is no workspace {database}, or you may see nothing in it. Mend workspace in the profile (or "
+                f"database in the model's config); or let an administrator make it with its first schema: "
+                f"CREATE SCHEMA {database}.name."
+            )
 
     def check_schema_exists(self, database: str, schema: str) -> bool:
         try:
@@ -192,14 +222,42 @@ class HeadraceAdapter(SQLAdapter):
         )
 
     def get_columns_in_relation(self, relation: BaseRelation) -> list[HeadraceColumn]:
-        try:
-            rows = self._rows(f"DESC TABLE {relation.render()}")
-        except NotFound:
-            return []
-        except HeadraceError as error:
-            with self.connections.exception_handler("DESC TABLE"):
-                raise error
-        return [HeadraceColumn.from_description(str(row["column_name"]), str(row["data_type"])) for row in rows]
+        return [HeadraceColumn.from_description(name, kind) for name, kind, _ in self._described(relation)]
+
+    def _described(self, relation: BaseRelation) -> list[tuple[str, str, str]]:
+        """Names, types and comments of columns. Those of a relation that the node has not changed since are
+        remembered."""
+        remembered: dict[str, list[tuple[str, str, str]]]
+        remembered = self.connections.get_thread_connection().handle.remembered
+        name = relation.render()
+        if name not in remembered:
+            try:
+                rows = self._rows(f"DESC TABLE {name}")
+            except NotFound:
+                return []
+            except HeadraceError as error:
+                with self.connections.exception_handler("DESC TABLE"):
+                    raise error
+            remembered[name] = [
+                (str(row["column_name"]), str(row["data_type"]), str(row["comment"] or "")) for row in rows
+            ]
+        return remembered[name]
+
+    @available.parse(lambda *a, **k: {})
+    def new_comments(
+        self, relation: BaseRelation, documented: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Mapping[str, Any]]:
+        """Those of the documented columns whose comments differ from what is there: each one is a commit."""
+        there = {name.lower(): comment for name, _, comment in self._described(relation)}
+        return {
+            name: told
+            for name, told in documented.items()
+            if str(told.get("description") or "") != there.get(name.lower(), "")
+        }
+
+    @available.parse(lambda *a, **k: "")
+    def comment_of(self, relation: BaseRelation) -> str:
+        return self._settings(relation).comment or ""
 
     def get_missing_columns(self, from_relation: BaseRelation, to_relation: BaseRelation) -> list[HeadraceColumn]:
         """Names are the same whatever their case."""
@@ -208,9 +266,44 @@ class HeadraceAdapter(SQLAdapter):
 
     @available.parse_list
     def spelled_as(self, columns: list[HeadraceColumn], others: list[HeadraceColumn]) -> list[HeadraceColumn]:
-        """The columns, with the names of the other ones where these differ in case only."""
-        names = {column.name.lower(): column.name for column in others}
-        return [replace(each, column=names.get(each.name.lower(), each.name)) for each in columns]
+        """The columns, with the names of the other ones where these differ in case only, and with their types where
+        these differ in the order of fields only."""
+        there = {column.name.lower(): column for column in others}
+
+        def spelled(column: HeadraceColumn) -> HeadraceColumn:
+            other = there.get(column.name.lower())
+            if other is None:
+                return column
+            kind = other.dtype if nested.same_fields(column.dtype, other.dtype) else column.dtype
+            return replace(column, column=other.name, dtype=kind)
+
+        return [spelled(each) for each in columns]
+
+    @available.parse_list
+    def taken_by_name(
+        self, source: BaseRelation, target: BaseRelation, columns: list[HeadraceColumn], typed: bool = False
+    ) -> list[str]:
+        """Expressions for columns of the source as the target has them: a struct by the names of its fields. With
+        `typed`, the others have their types, too."""
+        plain = [f"cast({each.quoted} as {each.data_type})" if typed else each.quoted for each in columns]
+        if not any(nested.has_fields(column.dtype) for column in columns):
+            return plain
+        given, wanted = (
+            {column.name.lower(): column.dtype for column in self.get_columns_in_relation(each)}
+            for each in (source, target)
+        )
+
+        def taken(column: HeadraceColumn, as_it_is: str) -> str:
+            name = column.name.lower()
+            has_fields = nested.has_fields(wanted[name])
+            return nested.by_name(column.quoted, given[name], wanted[name]) if has_fields else as_it_is
+
+        return [taken(column, as_it_is) for column, as_it_is in zip(columns, plain, strict=True)]
+
+    @available.parse(lambda *a, **k: "")
+    def converted(self, column: HeadraceColumn, new_type: str) -> str:
+        """An expression for a column with another type."""
+        return nested.by_name(column.quoted, column.dtype, new_type, leaves_out=True)
 
     @available.parse_none
     def require_partitions(self, relation: BaseRelation, names: list[str]) -> None:
@@ -233,51 +326,72 @@ class HeadraceAdapter(SQLAdapter):
     def expand_column_types(self, goal: BaseRelation, current: BaseRelation) -> None:
         """Spark's texts have no length that could be too short."""
 
+    # ------------------------------------------------------------------ what is built on the way
+
+    @property
+    def _builder(self) -> Builder:
+        return Builder(self)
+
+    @available.parse_none
+    def temporary_view(self, relation: BaseRelation, suffix: str) -> BaseRelation:
+        """For the rows on their way to a relation: known to its session only, so nobody else can be in the way. A view
+        holds no rows, and a table stream that it reads stays where it is."""
+        return temporary_view(relation, suffix)
+
+    @available.parse_none
+    def staging_table(self, relation: BaseRelation, mark: str) -> BaseRelation:
+        """For rows that must be computed before they can be taken, by the process with this mark."""
+        return self._builder.staging_table(relation, mark)
+
     @available.parse_none
     def drop_leftovers(self, relation: BaseRelation) -> None:
-        """Have a relation of the build dropped when the node has ended, however it ends. One of another kind, from a
-        process that was killed, would be in the way."""
-        there = self.get_relation(relation.database, relation.schema, relation.identifier)
-        if there is not None and there.type != relation.type:
-            self.drop_relation(there)
-        connection = self.connections.get_thread_connection()
-        left: list[BaseRelation] = getattr(connection, "leftovers", [])
-        connection.leftovers = [*left, relation]  # type: ignore[attr-defined]
+        """Have a relation of the build dropped when the node has ended, however it ends."""
+        self._builder.under_way.leftovers.append(relation)
+
+    @available.parse_none
+    def built_beside(self, existing: BaseRelation, target: BaseRelation) -> BaseRelation:
+        """Where a relation is built while something else has its name."""
+        return self._builder.built_beside(existing, target)
+
+    @available.parse_none
+    def put_in_place(self) -> None:
+        """Give what was built beside its place the place, if there is such a thing."""
+        self._builder.put_in_place()
+
+    @available.parse_none
+    def settle_interrupted(self, target: BaseRelation) -> None:
+        """Do what a process that was killed has left to do for a relation."""
+        self._builder.settle_interrupted(target)
 
     def pre_model_hook(self, config: Mapping[str, Any]) -> None:
-        self._forget_leftovers()
+        self._builder.begin()
 
     def post_model_hook(self, config: Mapping[str, Any], context: Any) -> None:
-        left = self._forget_leftovers()
-        if not left:
-            return
-        with self.connections.get_thread_connection().handle.tidying():
-            for relation in left:
-                try:
-                    self.drop_relation(relation)
-                except DbtRuntimeError:
-                    pass  # The node's own error is the one to tell, and CREATE OR REPLACE takes the name next time.
+        self._builder.end()
+
+    def is_there(self, relation: BaseRelation) -> bool:
+        """As the lake says, not dbt's memory. Who cannot tell says yes: then nothing is taken away."""
+        try:
+            self._rows(f"DESC TABLE {relation.render()}")
+        except NotFound:
+            return False
+        except (HeadraceError, DbtRuntimeError):
+            return True
+        return True
+
+    def last_changed(self, relation: BaseRelation) -> datetime | None:
+        zone = self.connections.get_thread_connection().handle.zone
+        with self.connections.exception_handler("the time of the last change"):
+            changed = CatalogReader(self._rows).last_modified(relation)
+        return None if changed is None else changed.replace(tzinfo=zone)
 
     def drop_relation(self, relation: BaseRelation) -> None:
-        self._forget_leftover(relation)
+        self._builder.under_way.forget(relation)
         super().drop_relation(relation)  # type: ignore[no-untyped-call]
 
     def rename_relation(self, from_relation: BaseRelation, to_relation: BaseRelation) -> None:
         super().rename_relation(from_relation, to_relation)  # type: ignore[no-untyped-call]
-        self._forget_leftover(from_relation)
-
-    def _forget_leftover(self, relation: BaseRelation) -> None:
-        connection = self.connections.get_if_exists()
-        if connection is not None:
-            left: list[BaseRelation] = getattr(connection, "leftovers", [])
-            connection.leftovers = [each for each in left if each != relation]  # type: ignore[attr-defined]
-
-    def _forget_leftovers(self) -> list[BaseRelation]:
-        connection = self.connections.get_if_exists()
-        left: list[BaseRelation] = getattr(connection, "leftovers", [])
-        if connection is not None:
-            connection.leftovers = []  # type: ignore[attr-defined]
-        return left
+        self._builder.under_way.forget(from_relation)
 
     # ------------------------------------------------------------------ catalog and freshness
 
@@ -353,29 +467,17 @@ class HeadraceAdapter(SQLAdapter):
     ) -> dict[str, str]:
         """The constraints of a model as Delta's table properties: so the one statement that builds the table also
         checks its rows, and nothing is left of one that fails."""
-        found: dict[str, str] = {}
-
-        def add(name: str | None, kind: str, expression: str) -> None:
-            key = f"delta.constraints.{_constraint_name(name or kind)}"
-            found[key if key not in found else f"{key}_{len(found) + 1}"] = expression
-
+        asked: list[tuple[str | None, str, str]] = []
         for column in columns.values():
             for raw in column.get("constraints") or ():
                 parsed = cls._parse_column_constraint(dict(raw))
                 cls.process_parsed_constraint(parsed, cls.render_column_constraint)
-                if parsed.type == ConstraintType.not_null:
-                    add(parsed.name, f"{column['name']}_not_null", f"{quote(column['name'])} IS NOT NULL")
-                elif parsed.type == ConstraintType.check and parsed.expression:
-                    add(parsed.name, f"{column['name']}_check", parsed.expression)
+                asked += constraints_of_column(str(column["name"]), parsed)
         for raw in constraints:
             model = cls._parse_model_constraint(dict(raw))
             cls.process_parsed_constraint(model, cls.render_model_constraint)
-            if model.type == ConstraintType.not_null:
-                for name in model.columns:
-                    add(None, f"{name}_not_null", f"{quote(name)} IS NOT NULL")
-            elif model.type == ConstraintType.check and model.expression:
-                add(model.name, "check", model.expression)
-        return found
+            asked += constraints_of_model(model)
+        return named_constraints(asked)
 
     # ------------------------------------------------------------------ for macros
 
@@ -415,21 +517,25 @@ class HeadraceAdapter(SQLAdapter):
         return self.connections.is_partial
 
     @available.parse_none
-    def full_load(
-        self, model: Mapping[str, Any], compiled_code: str, sources: Mapping[str, Mapping[str, Any]]
-    ) -> streams.FullLoad:
-        """How an incremental model is loaded whole, with regard to the table streams that it reads now, or names and
-        will read when it is incremental. --empty and --sample take nothing from streams, and so set none."""
+    def full_load(self, context: dict[str, Any]) -> streams.FullLoad:
+        """How an incremental model is loaded whole, in the context of its materialization, with regard to the table
+        streams that it reads now, or will read when it is incremental. --empty and --sample take nothing from streams,
+        and so set none."""
+        model, compiled_code = context["model"], str(context["compiled_code"])
         if self.is_partial():
             return streams.FullLoad(compiled_code)
+        later_code = incremental_code(context, model)
+        reader = self._streams()
         named = [
             source
-            for source in streams.named_sources(model, sources)
+            for source in streams.named_sources(
+                model, (compiled_code, later_code), context["graph"]["sources"], reader.place
+            )
             if (found := self.get_relation(source["database"], source["schema"], source["identifier"])) is not None
             and found.type == HeadraceRelationType.External
         ]
         with self.connections.exception_handler("the table streams of the model"):
-            return self._streams().full_load(model, compiled_code, named)
+            return reader.full_load(model, compiled_code, later_code, named)
 
     @available.parse(lambda *a, **k: False)
     def settle_streams(self, model: Mapping[str, Any], temporary: BaseRelation, target: BaseRelation) -> bool:
@@ -466,11 +572,10 @@ class HeadraceAdapter(SQLAdapter):
         return DynamicTableConfig.asked(config, sql, description)
 
     @available.parse_none
-    def dynamic_table_changes(self, relation: BaseRelation, asked: DynamicTableConfig) -> DynamicTableChanges:
+    def dynamic_table_changes(self, relation: BaseRelation, asked: DynamicTableConfig, sql: str) -> DynamicTableChanges:
         """What must be done so that the dynamic table that is there becomes the one that is asked for."""
-        with self.connections.exception_handler("DESC EXTENDED"):
-            rows = self._rows(f"DESC EXTENDED {relation.render()}")
-        return DynamicTableChanges.between(DynamicTableConfig.found(rows), asked, relation.render())
+        with self.connections.exception_handler("the settings of a dynamic table"):
+            return changes_of(self._rows, relation.render(), asked, sql)
 
     # ------------------------------------------------------------------ Python models
 
@@ -497,11 +602,3 @@ def _kind(row: Mapping[str, Any]) -> HeadraceRelationType:
     if row["is_dynamic"]:
         return HeadraceRelationType.DynamicTable
     return HeadraceRelationType.View if row["is_view"] else HeadraceRelationType.Table
-
-
-def _constraint_name(text: str) -> str:
-    """
-    >>> _constraint_name("Price > 0?")
-    'price___0_'
-    """
-    return "".join(letter if letter.isalnum() else "_" for letter in text.lower())

@@ -10,11 +10,12 @@ from dbt.adapters.headrace.column import quote
 from dbt.adapters.headrace.credentials import HeadraceCredentials
 from dbt.adapters.headrace.sessions import EmbeddedSession, RemoteSession, Session
 from headrace.errors import Cancelled, UserError
-from headrace.security.roles import Principal
 
 if TYPE_CHECKING:
     from headrace.client import RemoteLake
+    from headrace.client.http import Http
     from headrace.engine import Lake
+    from headrace.security.roles import Principal
 
 
 class Sessions:
@@ -23,6 +24,8 @@ class Sessions:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._free: dict[tuple[Any, ...], list[Session]] = {}
+        self._doors: dict[tuple[Any, ...], Http] = {}
+        """To servers: one login is enough for all sessions of a profile."""
         self._lake: Lake | None = None
         self._path = ""
         self._only_for: int | None = None
@@ -60,37 +63,48 @@ class Sessions:
         with self._lock:
             left = [session for sessions in self._free.values() for session in sessions]
             self._free.clear()
+            doors = list(self._doors.values())
+            self._doors.clear()
             lake, self._lake = self._lake, None
             self._only_for = None
         for session in left:
             session.close()
+        for door in doors:
+            door.close()
         if lake is not None:
             lake.close()
 
     def _begun(self, credentials: HeadraceCredentials) -> Session:
-        from headrace.client import RemoteLake, connect
+        from headrace.client import RemoteLake
 
         if not credentials.is_embedded:
-            return RemoteSession(
+            lake = RemoteLake(self._door(credentials), vcluster=credentials.vcluster)
+            return RemoteSession(credentials, lake)
+        with self._lock:
+            opened = self._opened(credentials)
+            if isinstance(opened, RemoteLake):
+                return self._through_server(credentials, opened)
+            return EmbeddedSession(
                 credentials,
-                connect(
+                opened.session(_owner(), vcluster=credentials.vcluster, guarded=False),
+                opened.settings,
+            )
+
+    def _door(self, credentials: HeadraceCredentials) -> Http:
+        """To be closed by whoever gets it."""
+        from headrace.client.http import Http, trusting
+
+        with self._lock:
+            key = _key(credentials)
+            if key not in self._doors:
+                self._doors[key] = Http(
                     credentials.service,
                     username=credentials.username,
                     password=credentials.password,
                     token=credentials.token,
-                    vcluster=credentials.vcluster,
-                    ca_file=credentials.ca_file,
-                ),
-            )
-        with self._lock:
-            lake = self._opened(credentials)
-            if isinstance(lake, RemoteLake):
-                return self._through_server(credentials, lake)
-            return EmbeddedSession(
-                credentials,
-                lake.session(_owner(), vcluster=credentials.vcluster, guarded=False),
-                lake.settings,
-            )
+                    trust=trusting(credentials.ca_file),
+                )
+            return self._doors[key].shared()
 
     def _through_server(self, credentials: HeadraceCredentials, lake: RemoteLake) -> Session:
         """A server holds the folder: the session is one of the server's, on the virtual cluster of the profile."""
@@ -123,11 +137,13 @@ class Sessions:
 
 def _owner() -> Principal:
     """Whoever opens a lake's folder may do everything in it."""
+    from headrace.security.roles import Principal
+
     return Principal(getpass.getuser(), "admin", unlimited=True)
 
 
 def _key(credentials: HeadraceCredentials) -> tuple[Any, ...]:
     return (
         credentials.service, credentials.instance, credentials.database, credentials.schema, credentials.vcluster,
-        credentials.username, credentials.password, credentials.token, credentials.query_tag,
+        credentials.username, credentials.password, credentials.token, credentials.query_tag, credentials.ca_file,
     )  # fmt: skip

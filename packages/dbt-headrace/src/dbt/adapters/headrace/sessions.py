@@ -17,9 +17,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from dbt.adapters.headrace.building import TEMPORARY
 from dbt.adapters.headrace.column import quote
 from dbt.adapters.headrace.credentials import HeadraceCredentials
-from dbt.adapters.headrace.cursor import Cursor, first_words
+from dbt.adapters.headrace.cursor import Cursor, first_words, without_comments_before
 from headrace.errors import Cancelled, HeadraceError, NotFound, QueryFailed, RefreshRunning, SessionReset
 from headrace.result import Result
 from headrace.sql.parser import parse
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
 _LEAVE_STATE = ("SET", "RESET", "USE", "DECLARE", "CACHE", "UNCACHE", "EXECUTE", "BEGIN")
 _TEMPORARY = ("TEMP", "TEMPORARY")
+_ONLY_READ = ("DESC", "DESCRIBE", "SHOW", "SELECT", "WITH", "EXPLAIN")
+_OWN_VIEW = re.compile(
+    rf"(?:create or replace temporary view|drop view if exists)\s+`([^`.]+{TEMPORARY}[^`.]*)`(?!\.)", re.IGNORECASE
+)
 _CANCEL_SECONDS = 3.0
 _LOOK_SECONDS = 0.05
 # Another writer committed first: nothing of the statement was done, and doing it again is what Delta asks for.
@@ -76,8 +81,10 @@ class Session:
         """What SHOW JOBS shows beside the statements: the node, unless the profile has a tag of its own."""
         self.leaves_streams = False
         """Whether what runs next shall leave the table streams that it reads where they are."""
-        self.has_state = False
-        """Whether a statement of the node has left something behind."""
+        self.remembered: dict[str, list[tuple[str, str, str]]] = {}
+        """The columns of relations that the node has asked for, with types and comments, while nothing was changed."""
+        self._left_state = False
+        self._own_views: set[str] = set()
         self._streams_stay: bool | None = False
         """As the lake has it; None when that is not known."""
         self._guard = threading.Lock()
@@ -112,6 +119,12 @@ class Session:
 
     # What they share
 
+    @property
+    def has_state(self) -> bool:
+        """Whether the next node would find something of this one: more than the views that the adapter makes for itself
+        and drops."""
+        return self._left_state or bool(self._own_views)
+
     def run(self, text: str) -> Result:
         """One statement. One that lost a race of commits is tried again, and the refresh of a table that is just being
         refreshed waits for its turn."""
@@ -125,14 +138,28 @@ class Session:
                         raise
                     time.sleep(_REFRESH_PAUSE)
         finally:
-            self.has_state = self.has_state or leaves_state(text)
+            self._note(text)
+
+    def _note(self, text: str) -> None:
+        """What a statement leaves in the session."""
+        words = first_words(text)
+        if words and words[0] not in _ONLY_READ:
+            self.remembered.clear()
+        own = _OWN_VIEW.match(without_comments_before(text))
+        if own is None:
+            self._left_state = self._left_state or leaves_state(text)
+        elif words[0] == "DROP":
+            self._own_views.discard(own[1].lower())
+        else:
+            self._own_views.add(own[1].lower())
 
     def run_python(self, code: str, name: str) -> Result:
         """Have a Python model run on the lake's Spark. It may make temporary views, or set what it likes."""
         try:
             return self._guarded(lambda: self._run_python(code, name), "")
         finally:
-            self.has_state = True
+            self._left_state = True
+            self.remembered.clear()
 
     def _guarded(self, work: Callable[[], Result], text: str) -> Result:
         """Do what can be cancelled from another thread, and again what lost a race."""
@@ -196,7 +223,8 @@ class Session:
 
     def begin_node(self) -> None:
         """Before a node uses it: no earlier cancel counts, and names without a schema mean the profile's."""
-        self._cancelled = self._tidying = self.has_state = self.leaves_streams = False
+        self._cancelled = self._tidying = self._left_state = self.leaves_streams = False
+        self.remembered.clear()
         if not self._has_schema:
             self._use_schema()
 

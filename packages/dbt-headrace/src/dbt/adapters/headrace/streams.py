@@ -130,9 +130,9 @@ def settled(read: Iterable[Stream], properties: Mapping[str, str], table: str) -
         if note is None or why is not None:
             raise DbtRuntimeError(
                 f"The model reads the table stream {stream.name}, and the table {table} {why}: rows could come twice, "
-                "or be missing. Run the model once with --full-refresh; a stream whose name the model computes must be "
-                "told in a comment: -- depends_on: {{ source('…', '…') }}. Or, if you know that the stream stands "
-                "right behind what the table has: "
+                "or be missing. Run the model once with --full-refresh; if its Jinja must ask the lake to name the "
+                "stream, name it in a comment, too: -- depends_on: {{ source('…', '…') }}. Or, if you know that the "
+                "stream stands right behind what the table has: "
                 f"ALTER TABLE {table} SET PROPERTIES ('{NOTE}{stream.name}'='{IN_STEP}')."
             )
         if note.offset is not None:
@@ -185,39 +185,54 @@ class StreamReader:
 
     def __init__(self, rows: Rows, place: Place) -> None:
         self._rows = rows
-        self._place = place
+        self.place = place
 
     def read_by(self, query: str) -> list[Stream]:
         """Directly or through views."""
         return [Stream.shown(row) for row in self._rows(f"SHOW TABLE STREAMS READ BY\n{query}")]
 
-    def full_load(self, model: Mapping[str, Any], compiled_code: str, named: Iterable[Mapping[str, Any]]) -> FullLoad:
-        """`named` are the sources that the model names and that are streams."""
-        try:
-            read = {stream.name: stream for stream in self.read_by(compiled_code)}
-        except (QueryFailed, SyntaxFault, NotFound):
-            # The load is refused as well, and says why in its own text; or it needs what its sql_header makes. Of a
-            # stream that is not noted now the next run asks.
-            read = {}
-        sql, beside = compiled_code, []
+    def full_load(
+        self, model: Mapping[str, Any], compiled_code: str, later_code: str | None, named: Iterable[Mapping[str, Any]]
+    ) -> FullLoad:
+        """`later_code` is the query of the runs after this one, where it is known; `named` are the sources that one of
+        the two names and that are streams."""
+        read = self._read(compiled_code)
+        later = {} if later_code is None else self._read(later_code)
         for stream in self._shown(named):
-            if stream.name in read or reads(compiled_code, stream.name, self._place):
-                read[stream.name] = stream
+            (read if reads(compiled_code, stream.name, self.place) else later)[stream.name] = stream
+        beside = [stream for name, stream in sorted(later.items()) if name not in read]
+        refuse_batches(model, [*read.values(), *beside])
+        own = ".".join(str(model[key]).lower() for key in ("database", "schema", "alias"))
+        sql, versions = self._pinned(compiled_code, beside)
+        return FullLoad(sql, own, tuple(read.values()), tuple((stream, versions[stream.table]) for stream in beside))
+
+    def _read(self, query: str) -> dict[str, Stream]:
+        """Those that a query reads, by name; none of one that is not analysed: because it is refused, which the load is
+        as well and says why in its own text; or it needs what its sql_header makes, or a table that is not there yet.
+        Of a stream that is not noted now the next run asks."""
+        try:
+            return {stream.name: stream for stream in self.read_by(query)}
+        except (QueryFailed, SyntaxFault, NotFound):
+            return {}
+
+    def _pinned(self, sql: str, beside: Iterable[Stream]) -> tuple[str, dict[str, int]]:
+        """The query with the tables of these streams read at their newest versions, and which these are."""
+        versions: dict[str, int] = {}
+        for stream in beside:
+            if stream.table in versions:
                 continue
             version = int(self._rows(f"DESC HISTORY {stream.table} LIMIT 1")[0]["version"])
-            found = pinned(sql, stream.table, version, self._place)
+            found = pinned(sql, stream.table, version, self.place)
             if found is None:
                 raise DbtRuntimeError(
-                    f"The model names the table stream {stream.name}, and its full load reads neither the stream nor, "
-                    f"by its name, the stream's table {stream.table}. So it cannot be told up to where the table was "
-                    "read: the next run would take rows twice, or miss some. Let the full load read the table as "
-                    "source() has it; where a view lies between them, make it ephemeral. Or read only the stream."
+                    f"The model reads the table stream {stream.name} when it is incremental, and its full load reads "
+                    f"neither the stream nor, by its name, the stream's table {stream.table}. So it cannot be told up "
+                    "to where the table was read: the next run would take rows twice, or miss some. Let the full load "
+                    "read the table as source() has it; where a view lies between them, make it ephemeral. Or read "
+                    "only the stream."
                 )
-            sql = found
-            beside.append((stream, version))
-        refuse_batches(model, [*read.values(), *(stream for stream, _ in beside)])
-        own = ".".join(str(model[key]).lower() for key in ("database", "schema", "alias"))
-        return FullLoad(sql, own, tuple(read.values()), tuple(beside))
+            sql, versions[stream.table] = found, version
+        return sql, versions
 
     def _shown(self, sources: Iterable[Mapping[str, Any]]) -> Iterator[Stream]:
         for source in sources:
@@ -235,17 +250,22 @@ def refuse_batches(model: Mapping[str, Any], read: Sequence[Stream]) -> None:
         )
 
 
-def named_sources(model: Mapping[str, Any], sources: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The sources that a model names anywhere, also where it was not compiled this time: in its text, or as what it
-    depends on."""
-    depends_on = (model.get("depends_on") or {}).get("nodes") or ()
-    raw_code = str(model.get("raw_code") or "")
-    return [source for key, source in sources.items() if key in depends_on or _names(raw_code, source)]
+def named_sources(
+    model: Mapping[str, Any],
+    codes: tuple[str, str | None],
+    sources: Mapping[str, Mapping[str, Any]],
+    place: Place,
+) -> list[Mapping[str, Any]]:
+    """The sources that a model's query names now, or will name when it is incremental. Where that is not known, what
+    the model says that it depends on has to do: that is of this target, too."""
+    depends_on = () if codes[1] is not None else (model.get("depends_on") or {}).get("nodes") or ()
+    texts = [code for code in codes if code is not None]
 
+    def is_named(source: Mapping[str, Any]) -> bool:
+        whole = ".".join(quote(str(source[key])) for key in ("database", "schema", "identifier"))
+        return any(reads(text, whole, place) for text in texts)
 
-def _names(raw_code: str, source: Mapping[str, Any]) -> bool:
-    first, second = (re.escape(str(source[key])) for key in ("source_name", "name"))
-    return re.search(rf"source\(\s*['\"]{first}['\"]\s*,\s*['\"]{second}['\"]\s*\)", raw_code) is not None
+    return [source for key, source in sources.items() if key in depends_on or is_named(source)]
 
 
 def reads(sql: str, table: str, place: Place) -> bool:

@@ -72,6 +72,11 @@ class SetTargetLag:
 
 
 @dataclass(frozen=True)
+class RenameTable:
+    name: Parts
+
+
+@dataclass(frozen=True)
 class RenameColumn:
     old: str
     new: str
@@ -102,6 +107,7 @@ Action = (
     | SetVcluster
     | SetRefreshMode
     | SetTargetLag
+    | RenameTable
     | RenameColumn
     | CommentColumn
     | AddColumn

@@ -22,8 +22,9 @@ from headrace.sql.tokens import scan
 QUERY_DIGEST = "dbt_query"
 LAYOUT_DIGEST = "dbt_layout"
 _SET_BY_HEADRACE = ("refresh_vc",)
-_DETAILS = "detailed table information:"
+DETAILS = "detailed table information:"
 _DOWNSTREAM = "DOWNSTREAM"
+_VCLUSTER = "default"
 _MODES = ("AUTO", "INCREMENTAL", "FULL")
 _UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400}
 _DURATION = re.compile(r"(?:INTERVAL\s+)?'?\s*(\d+)\s*'?\s*([A-Z]+?)S?\s*'?", re.IGNORECASE)
@@ -37,7 +38,7 @@ class DynamicTableConfig:
     """The digest of the query."""
     interval_seconds: int | None = None
     target_lag: int | str | None = None
-    vcluster: str | None = None
+    vcluster: str = "default"
     refresh_mode: str = "AUTO"
     partition_by: tuple[str, ...] = ()
     clustered_by: tuple[str, ...] = ()
@@ -60,7 +61,7 @@ class DynamicTableConfig:
             query=digest(sql),
             interval_seconds=None if interval is None else seconds(str(interval), "refresh_interval"),
             target_lag=None if lag is None else _lag(str(lag)),
-            vcluster=None if cluster is None else str(cluster).lower(),
+            vcluster=_VCLUSTER if cluster is None else str(cluster).lower(),
             refresh_mode=mode,
             partition_by=partition_by,
             clustered_by=clustered_by,
@@ -74,14 +75,14 @@ class DynamicTableConfig:
         """What DESC EXTENDED says."""
         listed = [(str(row["column_name"]), str(row["data_type"])) for row in rows]
         names = [name for name, _ in listed]
-        facts = dict(listed[names.index(_DETAILS) + 1 :])
+        facts = dict(listed[names.index(DETAILS) + 1 :])
         properties = properties_of(facts)
         interval, lag = facts.get("refresh_interval_second", ""), facts.get("target_lag_second", "")
         return cls(
             query=properties.pop(QUERY_DIGEST, ""),
             interval_seconds=int(interval) if interval else None,
             target_lag=(int(lag) if lag.isdigit() else lag.upper()) if lag else None,
-            vcluster=facts.get("refresh_vc") or None,
+            vcluster=facts.get("refresh_vc") or _VCLUSTER,
             refresh_mode=facts.get("refresh_mode", "AUTO"),
             properties={
                 key: value for key, value in properties.items() if key not in (*_SET_BY_HEADRACE, LAYOUT_DIGEST)
@@ -89,11 +90,6 @@ class DynamicTableConfig:
             comment=facts.get("comment", ""),
             layout=properties.get(LAYOUT_DIGEST, ""),
         )
-
-    @property
-    def without_rows(self) -> DynamicTableConfig:
-        """The same for a table that is not loaded when it is made."""
-        return replace(self, properties={**self.properties, "initialize": "on_schedule"})
 
     @property
     def clauses(self) -> str:
@@ -107,9 +103,7 @@ class DynamicTableConfig:
             parts.append(f"comment {literal(self.comment)}")
         parts.append(f"properties ({pairs({**self.properties, QUERY_DIGEST: self.query, LAYOUT_DIGEST: self.layout})})")
         schedule = [f"interval {duration(self.interval_seconds)}"] if self.interval_seconds is not None else []
-        schedule += [f"vcluster {quote(self.vcluster)}"] if self.vcluster else []
-        if schedule:
-            parts.append(f"refresh {' '.join(schedule)}")
+        parts.append(f"refresh {' '.join([*schedule, f'vcluster {quote(self.vcluster)}'])}")
         if self.refresh_mode != "AUTO":
             parts.append(f"refresh_mode = {self.refresh_mode}")
         if self.target_lag is not None:
@@ -139,7 +133,10 @@ class DynamicTableChanges:
         return not self.told
 
     @classmethod
-    def between(cls, found: DynamicTableConfig, asked: DynamicTableConfig, name: str) -> DynamicTableChanges:
+    def between(
+        cls, found: DynamicTableConfig, asked: DynamicTableConfig, name: str, columns: str | None = None
+    ) -> DynamicTableChanges:
+        """`columns` says how those that the same query gives differ from those that are there."""
         told: list[str] = []
         alters: list[str] = []
         settings = False
@@ -154,6 +151,9 @@ class DynamicTableChanges:
         query = found.query != asked.query
         if query:
             told.append("the query")
+        elif columns is not None:
+            query = True
+            told.append(columns)
         if differs("refresh_interval", found.interval_seconds, asked.interval_seconds):
             if asked.interval_seconds is None:
                 settings = True
@@ -164,7 +164,7 @@ class DynamicTableChanges:
                 settings = True
             else:
                 alters.append(f"{alter} TARGET_LAG = {_lag_sql(asked.target_lag)}")
-        if asked.vcluster is not None and differs("refresh_vc", found.vcluster, asked.vcluster):
+        if differs("refresh_vc", found.vcluster, asked.vcluster):
             alters.append(f"{alter} VCLUSTER {quote(asked.vcluster)}")
         if differs("refresh_mode", found.refresh_mode, asked.refresh_mode):
             alters.append(f"{alter} REFRESH_MODE = {asked.refresh_mode}")

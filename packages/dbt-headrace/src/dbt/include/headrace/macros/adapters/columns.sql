@@ -50,7 +50,7 @@
   {%- set expressions = [] -%}
   {%- for column in adapter.get_columns_in_relation(relation) -%}
     {%- if column.name | lower == column_name | lower -%}
-      {%- do expressions.append('cast(' ~ column.quoted ~ ' as ' ~ api.Column.translate_type(new_column_type) ~ ') as ' ~ column.quoted) -%}
+      {%- do expressions.append(adapter.converted(column, api.Column.translate_type(new_column_type)) ~ ' as ' ~ column.quoted) -%}
     {%- else -%}
       {%- do expressions.append(column.quoted) -%}
     {%- endif -%}

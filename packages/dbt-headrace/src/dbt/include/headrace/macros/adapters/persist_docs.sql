@@ -3,14 +3,14 @@
   {% if relation.is_view %}
     {% do return(none) %}
   {% endif %}
-  {#- A table that dbt builds anew has its comment from CREATE; one that stays must be told. -#}
-  {% if for_relation and config.persist_relation_docs() and model.description %}
+  {#- A table that dbt builds anew has its comment from CREATE; one that stays must be told, if it is another. -#}
+  {% if for_relation and config.persist_relation_docs() and model.description and adapter.comment_of(relation) != model.description %}
     {% do run_query(alter_relation_comment(relation, model.description)) %}
   {% endif %}
   {% if for_columns and config.persist_column_docs() and model.columns %}
     {% set existing = adapter.get_columns_in_relation(relation) | map(attribute='name') | list %}
     {% set documented = validate_doc_columns(relation, model.columns, existing) %}
-    {% do headrace__comment_columns(relation, documented) %}
+    {% do headrace__comment_columns(relation, adapter.new_comments(relation, documented)) %}
   {% endif %}
 {% endmacro %}
 

@@ -37,7 +37,7 @@
 
 {% macro headrace__rename_relation(from_relation, to_relation) %}
   {% call statement('rename_relation') %}
-    alter {{ 'view' if from_relation.is_view else 'table' }} {{ from_relation.render() }} rename to {{ to_relation.render() }}
+    alter {{ {'view': 'view', 'dynamic_table': 'dynamic table'}.get(from_relation.type | string, 'table') }} {{ from_relation.render() }} rename to {{ to_relation.render() }}
   {% endcall %}
 {% endmacro %}
 
@@ -57,45 +57,40 @@
 {% endmacro %}
 
 
-{#- What dbt builds on the way is a view: it holds no rows, and a table stream that it reads stays where it is. -#}
+{#- What dbt builds on the way is a view of the session. -#}
 {% macro headrace__make_temp_relation(base_relation, suffix) %}
-  {% do return(base_relation.incorporate(path={'identifier': base_relation.identifier ~ suffix}, type='view')) %}
+  {% do return(adapter.temporary_view(base_relation, suffix)) %}
 {% endmacro %}
 
 
-{#- What has the name of a model. A function may have it as well. -#}
+{#- Rows that must be computed before they can be taken: a table whose name tells the process, and the batch if the model is
+    built in batches. -#}
+{% macro headrace__staging_table(base_relation) %}
+  {%- set mark = invocation_id[:8] ~ (('_' ~ model.batch.id) if model.batch else '') -%}
+  {%- set staged = adapter.staging_table(base_relation, mark) -%}
+  {%- do adapter.drop_leftovers(staged) -%}
+  {%- do return(staged) -%}
+{% endmacro %}
+
+
+{#- What has the name of a model, after a process that was killed while it built it has been made good. A function may have
+    the name as well. -#}
 {% macro headrace__existing_relation(relation) %}
+  {% do adapter.settle_interrupted(relation) %}
   {% set found = load_cached_relation(relation) %}
   {% do return(none if found is not none and found.type == 'function' else found) %}
 {% endmacro %}
 
 
-{#- Where a table or view is to be built: in its place; or, while something of another kind has its name, beside that, so
-    that what cannot be built takes nothing away. -#}
+{#- Where a relation is to be built: in its place; or, while something of another kind has its name, beside that, so that
+    what cannot be built takes nothing away. -#}
 {% macro headrace__place_to_build(existing_relation, target_relation) %}
   {% if existing_relation is none or existing_relation.type == target_relation.type %}
     {% do return(target_relation) %}
   {% endif %}
   {% do headrace__refuse_stream(existing_relation) %}
-  {% set beside = target_relation.incorporate(path={'identifier': target_relation.identifier ~ '__dbt_new'}) %}
-  {% do adapter.drop_leftovers(beside) %}
-  {% do return(beside) %}
-{% endmacro %}
-
-
-{#- Puts what was built beside it in the place of what has another kind. -#}
-{% macro headrace__put_in_place(built_relation, existing_relation, target_relation) %}
-  {% if built_relation.identifier != target_relation.identifier %}
-    {% do headrace__drop_other_kind(existing_relation) %}
-    {% do adapter.rename_relation(built_relation, target_relation) %}
-  {% endif %}
-{% endmacro %}
-
-
-{% macro headrace__drop_other_kind(existing_relation) %}
-  {% do headrace__refuse_stream(existing_relation) %}
-  {{ log("Dropping " ~ existing_relation.render() ~ " because it is of type " ~ existing_relation.type) }}
-  {% do adapter.drop_relation(existing_relation) %}
+  {{ log("Building " ~ target_relation.render() ~ " beside what is there, because that is of type " ~ existing_relation.type) }}
+  {% do return(adapter.built_beside(existing_relation, target_relation)) %}
 {% endmacro %}
 
 

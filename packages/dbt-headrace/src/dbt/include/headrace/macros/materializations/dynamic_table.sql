@@ -14,13 +14,11 @@
 
   {%- set there = existing_relation if existing_relation is not none and existing_relation.type == 'dynamic_table' else none -%}
   {% if there is none %}
-    {% if existing_relation is not none %}
-      {% do headrace__try_dynamic_table(existing_relation, target_relation, asked, sql) %}
-      {% do headrace__drop_other_kind(existing_relation) %}
-    {% endif %}
+    {% set built_relation = headrace__place_to_build(existing_relation, target_relation) %}
     {% call statement('main') %}
-      {{ headrace__create_dynamic_table_sql(target_relation, asked.clauses, sql) }}
+      {{ headrace__create_dynamic_table_sql(built_relation, asked.clauses, sql) }}
     {% endcall %}
+    {% do adapter.put_in_place() %}
   {% else %}
     {% do headrace__update_dynamic_table(target_relation, asked, sql, should_full_refresh()) %}
   {% endif %}
@@ -43,21 +41,10 @@
 {% endmacro %}
 
 
-{#- What has the name is only taken away when the dynamic table can be made: one without rows is tried beside it. -#}
-{% macro headrace__try_dynamic_table(existing_relation, target_relation, asked, sql) %}
-  {% do headrace__refuse_stream(existing_relation) %}
-  {% set beside = target_relation.incorporate(path={'identifier': target_relation.identifier ~ '__dbt_new'}) %}
-  {% do adapter.drop_leftovers(beside) %}
-  {% call statement('try') %}
-    {{ headrace__create_dynamic_table_sql(beside, asked.without_rows.clauses, sql) }}
-  {% endcall %}
-  {% do adapter.drop_relation(beside) %}
-{% endmacro %}
-
-
-{#- A full refresh computes all rows anew, in place: readers see the old ones until the new ones are there. -#}
+{#- A full refresh puts the query in its place again, and computes all rows anew, in place: readers see the old ones until
+    the new ones are there. -#}
 {% macro headrace__update_dynamic_table(relation, asked, sql, full=false) %}
-  {%- set changes = adapter.dynamic_table_changes(relation, asked) -%}
+  {%- set changes = adapter.dynamic_table_changes(relation, asked, sql) -%}
   {%- set on_change = 'apply' if full else (config.get('on_configuration_change') or 'apply') -%}
   {%- if full -%}
     {{ log("Applying REPLACE to: " ~ relation.render()) }}
@@ -72,8 +59,8 @@
       {{ log("Applying " ~ ("REPLACE" if changes.needs_replace else "ALTER") ~ " to: " ~ relation.render() ~ ": " ~ changes.told | join(', ')) }}
     {%- endif -%}
   {%- endif -%}
-  {% if on_change == 'apply' and changes.needs_replace %}
-    {% call statement('replace') %}
+  {% if full or (on_change == 'apply' and changes.needs_replace) %}
+    {% call statement('main') %}
       {{ headrace__create_dynamic_table_sql(relation, changes.clauses, sql) }}
     {% endcall %}
   {% elif on_change == 'apply' %}
@@ -83,8 +70,12 @@
       {% endcall %}
     {% endfor %}
   {% endif %}
-  {#- Also after OR REPLACE, which keeps the rows where the query means the same. -#}
-  {% call statement('main') %}
-    refresh dynamic table {{ relation.render() }} {{ 'full' if full }}
-  {% endcall %}
+  {#- Also after OR REPLACE, which keeps the rows where the query means the same; only one that has just computed all of them
+      need not do it again. -#}
+  {%- set replaced = load_result('main') -%}
+  {% if not (full and replaced and 'computed from the sources' in replaced['response'].status) %}
+    {% call statement('main') %}
+      refresh dynamic table {{ relation.render() }} {{ 'full' if full }}
+    {% endcall %}
+  {% endif %}
 {% endmacro %}

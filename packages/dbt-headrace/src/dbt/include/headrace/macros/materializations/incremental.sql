@@ -18,14 +18,13 @@
     {% call statement('main', language=language) %}
       {{ create_table_as(False, built_relation, compiled_code, language) }}
     {% endcall %}
-    {% do headrace__put_in_place(built_relation, existing_relation, target_relation) %}
+    {% do adapter.put_in_place() %}
   {% elif full %}
     {% do headrace__full_load(existing_relation, target_relation) %}
   {% else %}
     {% if language == 'python' %}
       {#- The rows of a Python model are computed once, on the way into a table of their own. -#}
-      {%- set temp_relation = temp_relation.incorporate(type='table') -%}
-      {% do adapter.drop_leftovers(temp_relation) %}
+      {%- set temp_relation = headrace__staging_table(target_relation) -%}
     {% elif config.get('contract') and config.get('contract').enforced %}
       {{- get_assert_columns_equivalent(compiled_code) -}}
     {% endif %}
@@ -59,16 +58,10 @@
 
 
 {#- The table as a whole. Table streams that the model reads, now or when it is incremental, then stand behind what was
-    loaded; see dbt.adapters.headrace.streams. What has the name and another kind is only taken away when the new table is
-    there; but if that has taken changes from a stream it must be in its place with them. -#}
+    loaded; see dbt.adapters.headrace.streams. -#}
 {% macro headrace__full_load(existing_relation, target_relation) %}
-  {%- set load = adapter.full_load(model, compiled_code, graph.sources) -%}
-  {% if load.reads and existing_relation is not none and existing_relation.type != 'table' %}
-    {% do headrace__drop_other_kind(existing_relation) %}
-    {% set built_relation = target_relation %}
-  {% else %}
-    {% set built_relation = headrace__place_to_build(existing_relation, target_relation) %}
-  {% endif %}
+  {%- set load = adapter.full_load(context) -%}
+  {% set built_relation = headrace__place_to_build(existing_relation, target_relation) %}
   {% call statement('main') %}
     {%- if load.properties %}
       {{ headrace__create_table_as(False, built_relation, load.sql, more_properties=load.properties) }}
@@ -76,7 +69,7 @@
       {{ create_table_as(False, built_relation, load.sql) }}
     {%- endif %}
   {% endcall %}
-  {% do headrace__put_in_place(built_relation, existing_relation, target_relation) %}
+  {% do adapter.put_in_place() %}
   {% for each in load.after(target_relation.render()) %}
     {% call statement('move_streams') %}
       {{ each }}

@@ -8,19 +8,18 @@
 {% endmacro %}
 
 
-{#- An INSERT takes a third of a MERGE's time. But it takes the fields of a struct in their order, and a MERGE by their names. -#}
 {% macro headrace__get_incremental_append_sql(arg_dict) %}
-  {%- set names = arg_dict['dest_columns'] | map(attribute='quoted') | join(', ') -%}
-  {%- if 'struct<' not in arg_dict['dest_columns'] | map(attribute='data_type') | join(' ') | lower -%}
-  insert into {{ arg_dict['target_relation'].render() }} ({{ names }})
-  select {{ names }} from {{ arg_dict['temp_relation'].render() }}
-  {%- else -%}
-  merge into {{ arg_dict['target_relation'].render() }} as DBT_INTERNAL_DEST
-  using {{ arg_dict['temp_relation'].render() }} as DBT_INTERNAL_SOURCE
-  on false
-  {{ headrace__when_not_matched(arg_dict['dest_columns']) }}
-  {%- endif -%}
+  {{ headrace__insert_sql('insert into', arg_dict) }}
 {% endmacro %}
+
+
+{#- An INSERT goes by the places of columns, and of the fields in them: so each is told by its name. -#}
+{% macro headrace__insert_sql(verb, arg_dict) %}
+  {%- set columns = arg_dict['dest_columns'] -%}
+  {{ verb }} {{ arg_dict['target_relation'].render() }} ({{ columns | map(attribute='quoted') | join(', ') }})
+  select {{ adapter.taken_by_name(arg_dict['temp_relation'], arg_dict['target_relation'], columns) | join(', ') }}
+  from {{ arg_dict['temp_relation'].render() }}
+{%- endmacro %}
 
 
 {% macro headrace__get_incremental_merge_sql(arg_dict) %}
@@ -34,6 +33,9 @@
   {%- set conditions = [] + (incremental_predicates or []) -%}
   {%- set keys = headrace__keys(unique_key, dest_columns) -%}
   {%- for key in keys -%}
+    {%- if not headrace__is_column(key) -%}
+      {%- do exceptions.raise_compiler_error("unique_key has the expression '" ~ key ~ "': merge needs columns. Give the expression a name in the model, or use delete+insert.") -%}
+    {%- endif -%}
     {%- do conditions.append('DBT_INTERNAL_SOURCE.' ~ key ~ ' = DBT_INTERNAL_DEST.' ~ key) -%}
   {%- endfor -%}
   {%- if not keys -%}
@@ -57,10 +59,15 @@
 {% macro headrace__keys(unique_key, columns) %}
   {%- set keys = [unique_key] if unique_key is string else (unique_key or []) -%}
   {%- set names = columns | map(attribute='name') | map('lower') | list -%}
-  {%- for key in keys if modules.re.fullmatch('\\w+', key) and key | lower not in names -%}
+  {%- for key in keys if headrace__is_column(key) and key.strip('`') | lower not in names -%}
     {%- do exceptions.raise_compiler_error("unique_key names the column '" ~ key ~ "', and there are: " ~ names | join(', ')) -%}
   {%- endfor -%}
   {%- do return(keys) -%}
+{% endmacro %}
+
+
+{% macro headrace__is_column(key) %}
+  {%- do return(modules.re.fullmatch('\\w+|`[^`]+`', key) is not none) -%}
 {% endmacro %}
 
 
@@ -88,11 +95,7 @@
   {%- if arg_dict['incremental_predicates'] -%}
     {%- do exceptions.raise_compiler_error("insert_overwrite replaces whole partitions: incremental_predicates cannot be used with it.") -%}
   {%- endif -%}
-  {%- set names = arg_dict['dest_columns'] | map(attribute='quoted') | join(', ') -%}
-  {%- set overwrite -%}
-  insert overwrite {{ arg_dict['target_relation'].render() }} ({{ names }})
-  select {{ names }} from {{ arg_dict['temp_relation'].render() }}
-  {%- endset -%}
+  {%- set overwrite = headrace__insert_sql('insert overwrite', arg_dict) -%}
   {%- if config.get('partition_by') -%}
   {%- do adapter.require_partitions(arg_dict['target_relation'], headrace__name_list(config.get('partition_by'))) -%}
   set spark.sql.sources.partitionOverwriteMode = dynamic;
@@ -109,10 +112,11 @@
     which matches nothing. -#}
 {% macro headrace__replace_by_key_sql(target, source, keys, dest_columns, predicates) %}
   {%- set names = dest_columns | map(attribute='quoted') | list -%}
+  {%- set taken = adapter.taken_by_name(source, target, dest_columns, typed=true) -%}
   merge into {{ target.render() }} as DBT_INTERNAL_DEST
   using (
     select __dbt_is_key, {% for key in keys %}if(__dbt_is_key, {{ key }}, null) as __dbt_key_{{ loop.index }}, {% endfor %}
-      named_struct({% for column in dest_columns %}{{ adapter.literal(column.name) }}, cast({{ column.quoted }} as {{ column.data_type }}){{ ', ' if not loop.last }}{% endfor %}) as __dbt_row
+      named_struct({% for column in dest_columns %}{{ adapter.literal(column.name) }}, {{ taken[loop.index0] }}{{ ', ' if not loop.last }}{% endfor %}) as __dbt_row
     from (
       select *, row_number() over (partition by {{ keys | join(', ') }} order by {{ keys | join(', ') }}) as __dbt_number
       from {{ source.render() }}
@@ -121,7 +125,8 @@
   ) as DBT_INTERNAL_SOURCE
   on DBT_INTERNAL_SOURCE.__dbt_is_key
     {%- for key in keys %}
-    and DBT_INTERNAL_DEST.{{ key }} = DBT_INTERNAL_SOURCE.__dbt_key_{{ loop.index }}
+    {#- The other side has no column of the table's: an expression without its name means the table. #}
+    and {{ 'DBT_INTERNAL_DEST.' if headrace__is_column(key) }}{{ key }} = DBT_INTERNAL_SOURCE.__dbt_key_{{ loop.index }}
     {%- endfor %}
     {%- for predicate in predicates or [] %}
     and ({{ predicate }})

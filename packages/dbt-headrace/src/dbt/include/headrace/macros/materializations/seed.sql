@@ -18,8 +18,7 @@
   {%- set batches = seed.batches -%}
   {%- set rows = headrace__seed_rows(columns, batches[0] if batches else none) -%}
   {% if batches | length > 1 %}
-    {%- set staged = target_relation.incorporate(path={'identifier': this.identifier ~ '__dbt_tmp'}) -%}
-    {% do adapter.drop_leftovers(staged) %}
+    {%- set staged = headrace__staging_table(target_relation) -%}
     {% call statement('stage') %}
       create or replace table {{ staged.render() }} as {{ rows }}
     {% endcall %}

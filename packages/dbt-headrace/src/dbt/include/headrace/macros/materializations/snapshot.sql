@@ -8,12 +8,11 @@
 {% endmacro %}
 
 
-{#- The new state of the rows as a view, which is dropped however the snapshot ends. -#}
+{#- The new state of the rows as a view. -#}
 {% macro headrace__build_snapshot_staging_table(strategy, sql, target_relation) %}
   {% set temp_relation = make_temp_relation(target_relation) %}
-  {% do adapter.drop_leftovers(temp_relation) %}
   {% call statement('build_snapshot_staging_relation') %}
-    {{ headrace__create_view_as(temp_relation, snapshot_staging_table(strategy, sql, target_relation), bare=true) }}
+    {{ headrace__create_temporary_view(temp_relation, snapshot_staging_table(strategy, sql, target_relation)) }}
   {% endcall %}
   {% do return(temp_relation) %}
 {% endmacro %}
@@ -48,4 +47,16 @@
   when not matched and DBT_INTERNAL_SOURCE.dbt_change_type = 'insert'
   then insert ({{ insert_cols | join(', ') }})
   values ({% for column in insert_cols %}DBT_INTERNAL_SOURCE.{{ column }}{{ ', ' if not loop.last }}{% endfor %})
+{% endmacro %}
+
+
+{#- As dbt's own, which would have the whole query analysed for it: the view of the new rows tells the type. -#}
+{% macro check_time_data_types(sql) %}
+  {%- set columns = get_column_schema_from_query(sql) if load_cached_relation(this) is none else adapter.get_columns_in_relation(make_temp_relation(this)) -%}
+  {%- for column in columns if column.name | lower == 'dbt_updated_at' and column.dtype != 'timestamp' -%}
+    {%- set expected = get_snapshot_get_time_data_type() -%}
+    {%- if expected is not none and expected != column.dtype and exceptions.warn_snapshot_timestamp_data_types -%}
+      {{ exceptions.warn_snapshot_timestamp_data_types(expected, column.dtype) }}
+    {%- endif -%}
+  {%- endfor -%}
 {% endmacro %}

@@ -10,7 +10,7 @@
   {% call statement('main', language=language) %}
     {{ create_table_as(False, built_relation, compiled_code, language) }}
   {% endcall %}
-  {% do headrace__put_in_place(built_relation, existing_relation, target_relation) %}
+  {% do adapter.put_in_place() %}
 
   {{ headrace__run_post_hooks() }}
 

@@ -14,7 +14,7 @@
       {{ get_create_table_as_sql(False, built_relation, sql) }}
     {%- endif %}
   {% endcall %}
-  {% do headrace__put_in_place(built_relation, existing_relation, target_relation) %}
+  {% do adapter.put_in_place() %}
 
   {{ headrace__run_post_hooks() }}
 

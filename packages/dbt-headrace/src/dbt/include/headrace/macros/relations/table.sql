@@ -4,8 +4,7 @@
   {%- if language == 'python' -%}
     {{ headrace__py_write_table(compiled_code, relation) }}
   {%- elif temporary -%}
-    {%- do adapter.drop_leftovers(relation) -%}
-    {{ headrace__create_view_as(relation, compiled_code, bare=true) }}
+    {{ headrace__create_temporary_view(relation, compiled_code) }}
   {%- else -%}
     {%- set contract = config.get('contract') -%}
     {%- set sql = compiled_code -%}

@@ -1,20 +1,27 @@
-{#- A bare view is one that dbt makes on its way: without comments, and without a look at the contract. -#}
-{% macro headrace__create_view_as(relation, sql, bare=false) %}
+{% macro headrace__create_view_as(relation, sql) %}
   {%- set contract = config.get('contract') -%}
   {{ config.get('sql_header', '') or '' }}
   create or replace view {{ relation.render() }}
-  {%- if not bare %}
-    {%- if contract and contract.enforced %}
-      {{- get_assert_columns_equivalent(sql) }}
-    {%- endif %}
-    {%- if config.persist_column_docs() and model.columns %}
-      {{ headrace__view_columns(sql) }}
-    {%- endif %}
-    {%- if config.persist_relation_docs() and model.description %}
+  {%- if contract and contract.enforced %}
+    {{- get_assert_columns_equivalent(sql) }}
+  {%- endif %}
+  {%- if config.persist_column_docs() and model.columns %}
+    {{ headrace__view_columns(sql) }}
+  {%- endif %}
+  {%- if config.persist_relation_docs() and model.description %}
   comment {{ adapter.literal(model.description) }}
-    {%- endif %}
   {%- endif %}
   as
+  {{ sql }}
+{% endmacro %}
+
+
+{#- A view of the session, which dbt makes on its way: without comments, and without a look at the contract. It is dropped
+    however the node ends. -#}
+{% macro headrace__create_temporary_view(relation, sql) %}
+  {%- do adapter.drop_leftovers(relation) -%}
+  {{ config.get('sql_header', '') or '' }}
+  create or replace temporary view {{ relation.render() }} as
   {{ sql }}
 {% endmacro %}
 
