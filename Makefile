@@ -31,8 +31,8 @@ test-unit: setup ## the tests that need no Spark: seconds
 test-dbt: setup ## dbt's own suite, whole, with the counts of docs/dbt-conformance.md: make test-dbt WRITE=1 AREAS="basic hooks"
 	@$(BIN)/python tests/dbt_conformance.py $(if $(WRITE),--write) $(AREAS)
 
-fuzz: setup ## random queries and changes for long: make fuzz EXAMPLES=500 SEED=7
-	@seed=$${SEED:-$$(date +%s)}; echo "SEED=$$seed"; HEADRACE_TEST_EXAMPLES=$${EXAMPLES:-100} HEADRACE_TEST_SEED=$$seed \
+fuzz: setup ## random queries and changes for long: make fuzz EXAMPLES=500 SEED=7, or one of them: SEED=7 ONLY=42
+	@seed=$${SEED:-$$(date +%s)}; echo "SEED=$$seed"; HEADRACE_TEST_EXAMPLES=$${EXAMPLES:-100} HEADRACE_TEST_SEED=$$seed HEADRACE_TEST_ONLY=$(ONLY) \
 	  $(BIN)/python -m pytest -s --timeout=0 tests/property
 
 lint: setup ## style, types, the direction of imports, and whether the packages fit together
