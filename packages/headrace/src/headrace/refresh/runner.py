@@ -497,7 +497,7 @@ class Runner:
             if hides:
                 rows.unpersist()
         self._logs.forget(table.storage_path)
-        written = self._logs.history(table.storage_path, 1)[0].rows
+        written = self._logs.history(table.storage_path, 1)[0].rows_written
         visible = note.visible_rows if hides else written
         return replace(note, rows_inserted=visible, live_rows=written, visible_rows=visible)
 

@@ -83,9 +83,9 @@ def read_stored(logs: DeltaLogs, table: DynamicTable) -> Stored:
             if note.live_rows is None:
                 note = replace(
                     note,
-                    live_rows=commit.rows,
-                    visible_rows=commit.rows if note.visible_rows is None else note.visible_rows,
-                    rows_inserted=commit.rows if note.visible_rows is None else note.visible_rows,
+                    live_rows=commit.rows_written,
+                    visible_rows=commit.rows_written if note.visible_rows is None else note.visible_rows,
+                    rows_inserted=commit.rows_written if note.visible_rows is None else note.visible_rows,
                 )
             return Stored(version, sequence, note, None)
         if note is not None:
