@@ -31,20 +31,29 @@ LONGEST = (
 
 # Left out by `make test`, which is to end within half an hour or so; `make test-all` runs everything.
 LONG = (
-    "tpch/", "cluster/test_own_master", "cluster/test_metastore", "faults/test_kill.py", "faults/test_loading",
-    "faults/test_kill_streams", "refresh/test_hard_", "refresh/test_optimisations", "refresh/test_state_tables",
-    "rules/test_large_changes", "streams/test_exactly_once", "dbt/test_embedded", "dbt/test_example",
-    "dbt/test_incremental", "dbt/test_models", "dbt/test_seeds", "dbt/test_streams",
+    "tpch/", "cluster/test_own_master", "cluster/test_metastore", "faults/test_kill", "faults/test_loading",
+    "refresh/test_dates", "refresh/test_hard_", "refresh/test_optimisations", "refresh/test_state_tables",
+    "rules/test_large_changes", "server/test_remote_session.py::test_the_same_program", "server/test_scheduled_server",
+    "streams/test_exactly_once", "streams/test_guide", "dbt/test_dynamic_tables", "dbt/test_embedded",
+    "dbt/test_example", "dbt/test_incremental", "dbt/test_models", "dbt/test_seeds", "dbt/test_streams",
+    "dbt/conformance/test_basic.py::TestBaseCaching", "dbt/conformance/test_basic.py::TestSnapshot",
 )  # fmt: skip
-ALWAYS = "faults/test_kill.py::test_kill_at_every_failpoint"
-"""The one of these that stands for the others."""
+ALWAYS = (
+    "faults/test_kill.py::test_kill_at_failpoints[commit]", "dbt/test_dynamic_tables.py::test_changed_in_place",
+    "dbt/test_dynamic_tables.py::test_what_is_the_same",
+)  # fmt: skip
+"""Those of them that stand for the others."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(f"tests/{part}" in item.nodeid for part in LONG) and ALWAYS not in item.nodeid:
+        if _is_one_of(LONG, item) and not _is_one_of(ALWAYS, item):
             item.add_marker(pytest.mark.long)
     items.sort(key=lambda item: next((n for n, part in enumerate(LONGEST) if f"tests/{part}" in item.nodeid), 99))
+
+
+def _is_one_of(parts: tuple[str, ...], item: pytest.Item) -> bool:
+    return any(f"tests/{part}" in item.nodeid for part in parts)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

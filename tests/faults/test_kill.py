@@ -25,6 +25,8 @@ REFRESH_POINTS = (
     "after-commit", "before-finish", "after-finish",
 )  # fmt: skip
 
+AROUND_THE_COMMIT = ("after-intent", "after-compute", "after-commit")
+
 
 def run(
     folder: Path, *actions: str, dies: bool = False, environment: dict[str, str] | None = None
@@ -54,10 +56,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(1500)
-def test_kill_at_every_failpoint(folder: Path) -> None:
+@pytest.mark.parametrize(("points", "first"), [(AROUND_THE_COMMIT, 50), (REFRESH_POINTS, 100)], ids=["commit", "every"])
+def test_kill_at_failpoints(folder: Path, points: tuple[str, ...], first: int) -> None:
     before: str | None = None
-    for number, point in enumerate(REFRESH_POINTS):
-        answers = run(folder, "settle", "history", f"change {100 + number}", f"fail {point}", "refresh", dies=True)
+    for number, point in enumerate(points):
+        answers = run(folder, "settle", "history", f"change {first + number}", f"fail {point}", "refresh", dies=True)
         verdict = settled(answers[0])
         if before in ("before-state-tables", "after-commit", "before-finish", "after-finish"):
             # The commit was there: the start-up check recorded the success, nothing was done twice.
