@@ -184,6 +184,18 @@ def test_the_newest_end_counts_by_schedule_or_by_hand(store: Store, watched: Wat
         assert found.timed_out is (told == "FAILED")
 
 
+def test_an_end_by_hand_that_was_overtaken_does_not_come_back_while_the_next_run_is_at_work(
+    store: Store, watched: Watched
+) -> None:
+    store.put_table(a_table("t1", interval_seconds=60))
+    watched.ended_by_hand("t1", ByHandEnd("SUCCEED", ago(90)))
+    failed = Mark(object_id="t1", tick=ago(60), state="FAILED", failures=1, error="boom", at=ago(59))
+    for mark in (failed, failed.model_copy(update={"tick": NOW, "state": "CLAIMED", "at": NOW})):
+        store.marks.reset([mark])
+        (found,) = watched.facts()
+        assert (found.state, found.error) == ("FAILED", "boom"), mark.state
+
+
 def test_a_backfill_that_works_says_nothing_about_the_schedule(store: Store, watched: Watched) -> None:
     store.tasks.put(a_task("load"), new=True)
     mark = Mark(object_id="task-load", tick=NOW, state="FAILED", failures=1, error="by schedule", at=ago(60))

@@ -61,7 +61,10 @@ class Watched:
         with self._lock:
             self._note_chances(tables)
             known = {table.id for table in tables} | {task.id for task in tasks}
-            self._by_hand = {each: end for each, end in self._by_hand.items() if each in known}
+            # One that a scheduled run has overtaken is over, also while the next run is at work.
+            self._by_hand = {
+                each: end for each, end in self._by_hand.items() if each in known and not _is_newer(marks.get(each), end)
+            }
             of_tables = [self._of_table(table, marks.get(table.id), refreshed.get(table.id)) for table in tables]
             of_tasks = [self._fact(task, "TASK", marks.get(task.id)) for task in tasks]
         return [*of_tables, *of_tasks, *map(_of_loads, self._loads())]
@@ -88,7 +91,7 @@ class Watched:
     def _fact(self, one: DynamicTable | Task, kind: Literal["TABLE", "TASK"], mark: Mark | None) -> Fact:
         found = _by_schedule(one, kind, mark)
         end = self._by_hand.get(one.id)
-        if end is None or _is_newer(mark, end):
+        if end is None:
             return found
         if end.state == "SUCCEED":
             # A backfill is about old times: by schedule it may fail all the same.
