@@ -82,7 +82,7 @@ def test_a_wrong_password(new_project: NewProject) -> None:
     for command in ("debug", "run"):
         ran = project.fails(command)
         assert "Traceback" not in ran
-        assert "password" in ran.output.lower()
+        assert "of this target in profiles.yml" in ran
         assert "not the right one" not in ran
 
 
@@ -109,6 +109,19 @@ def test_a_missing_vcluster(new_project: NewProject) -> None:
         ran = project.fails(command)
         assert "nowhere" in ran
         assert "CREATE VCLUSTER" in ran, ran.output
+
+
+def test_a_developer_s_first_run_makes_the_schema(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    """Who was granted nothing in a schema is not told whether it is there."""
+    dbt_server.rows(f"CREATE USER {schema} WITH PASSWORD 'long enough for us' ROLE developer")
+    project = new_project({"username": schema, "password": "long enough for us"})
+    project.write("models/one.sql", "{{ config(materialized='table') }} select 1 as id")
+    assert f"The schema main.{schema} is not there yet" in project.succeeds("debug")
+    project.succeeds("run")
+    project.succeeds("run")
+    assert dbt_server.rows(f"SELECT id FROM {schema}.one") == [(1,)]
+    dbt_server.rows(f"REVOKE ALL ON SCHEMA {schema} FROM {schema}")
+    assert f"GRANT ALL ON SCHEMA main.{schema} TO {schema}" in project.fails("run")
 
 
 def test_a_slip_in_the_workspace(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:

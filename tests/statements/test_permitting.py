@@ -728,6 +728,9 @@ def test_a_workspace_has_one_name(prepared: Lake, dev: Run) -> None:
         with pytest.raises(Forbidden):
             dev(f"SELECT * FROM {name}")
     prepared.sql("DROP SCHEMA sales.raw CASCADE")
+    for what in ("SCHEMA nowhere.raw", "TABLE nowhere.raw.t"):
+        with pytest.raises(NotFound, match=r"There is no workspace nowhere\."):
+            prepared.sql(f"GRANT SELECT ON {what} TO dev")
 
 
 def test_own_password_tokens_and_jobs(prepared: Lake, ann: Run, dev: Run) -> None:

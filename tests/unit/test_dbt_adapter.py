@@ -25,7 +25,7 @@ from dbt.adapters.headrace.relation import HeadraceRelation, HeadraceRelationTyp
 from dbt.adapters.headrace.relation_configs import DynamicTableChanges, DynamicTableConfig, changes_of, column_changes
 from dbt.adapters.headrace.seeds import read
 from dbt.adapters.headrace.sessions import Session, Turns
-from headrace.errors import Cancelled, Forbidden, NotFound, QueryFailed, RefreshRunning, SessionReset
+from headrace.errors import Cancelled, Forbidden, HeadraceError, NotFound, QueryFailed, RefreshRunning, SessionReset
 from headrace.result import Result, done, from_rows
 
 LOGIN = {"service": "127.0.0.1:8910", "username": "ann", "password": "secret", "schema": "dev"}
@@ -430,12 +430,13 @@ def test_a_cursor_runs_scripts_and_counts_rows() -> None:
     assert cursor.description is not None
 
 
-def test_a_session_is_taken_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("answer", [NotFound("There is no schema main.dev."), Forbidden("Nothing was granted in it.")])
+def test_a_session_is_taken_up_again(monkeypatch: pytest.MonkeyPatch, answer: HeadraceError) -> None:
     sessions = Sessions()
     made: list[FakeSession] = []
 
     def begun(_: HeadraceCredentials) -> Session:
-        made.append(FakeSession(NotFound("There is no schema main.dev.")))
+        made.append(FakeSession(answer))
         return made[-1]
 
     monkeypatch.setattr(sessions, "_begun", begun)
@@ -517,8 +518,8 @@ def test_cancelling_a_connection_that_was_just_given_back() -> None:
 
 
 def test_a_session_that_cannot_begin_is_closed() -> None:
-    sessions = FakeSessions(Forbidden("no"))
-    with pytest.raises(Forbidden):
+    sessions = FakeSessions(QueryFailed("no"))
+    with pytest.raises(QueryFailed):
         sessions.take(credentials(**LOGIN))
     assert sessions.made[0].ran[-1] == "closed"
 

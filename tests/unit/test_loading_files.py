@@ -23,6 +23,7 @@ from headrace.catalog.records import path_in
 from headrace.errors import BadSetting, Dangerous, EnvironmentFault, NotAllowed, NotFound, Unsupported, UserError
 from headrace.loading import files as files_module
 from headrace.loading.checked import BadBatch
+from headrace.loading.copying import LOADED_BEFORE
 from headrace.loading.files import FileFormat, FileReader, SourceFile, format_of, listed
 from headrace.loading.files import _told as told
 from unit.loading_double import NAME, LoadingLake, lines
@@ -471,6 +472,7 @@ def test_each_file_once(lake: LoadingLake) -> None:
     assert lake.rejects() == [(str(files / "b.json"), 3), (str(files / "b.json"), 4)]
     assert lake.writer.commits == 2
     assert [state for _, state, _, _ in states(lake.copy("in"))] == ["SKIPPED"] * 3
+    assert {each.note for each in lake.copy("in")} == {LOADED_BEFORE}
     written(files / "c.json", lines(5, 6))
     assert [state for _, state, _, _ in states(lake.copy("in"))] == ["SKIPPED", "SKIPPED", "LOADED", "SKIPPED"]
     assert lake.rows() == [0, 1, 2, 3, 4, 5]

@@ -62,9 +62,8 @@ class Watched:
             self._note_chances(tables)
             known = {table.id for table in tables} | {task.id for task in tasks}
             # One that a scheduled run has overtaken is over, also while the next run is at work.
-            self._by_hand = {
-                each: end for each, end in self._by_hand.items() if each in known and not _is_newer(marks.get(each), end)
-            }
+            ends = {each: end for each, end in self._by_hand.items() if each in known}
+            self._by_hand = {each: end for each, end in ends.items() if not _is_newer(marks.get(each), end)}
             of_tables = [self._of_table(table, marks.get(table.id), refreshed.get(table.id)) for table in tables]
             of_tasks = [self._fact(task, "TASK", marks.get(task.id)) for task in tasks]
         return [*of_tables, *of_tasks, *map(_of_loads, self._loads())]

@@ -83,6 +83,7 @@ class Http:
         token: str | None = None,
         trust: ssl.SSLContext | None = None,
         owner: bool = False,
+        login_hint: str | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         if not _ADDRESS.fullmatch(url):
@@ -94,6 +95,8 @@ class Http:
             username = password = None  # One way of saying who asks is enough, and this one tells the least.
         require_whole_login(username, password)
         self.url = url.rstrip("/")
+        self._given_hint = login_hint
+        """What to do about a login that is refused, where it does not come from the usual variables."""
         self._owner = owner
         """Whether the token is the one that the lake's own server has left for programs of its machine."""
         self.acting = "the lake's owner" if owner else "a token's user" if token is not None else username
@@ -264,7 +267,7 @@ class Http:
         error = _told(response)
         if isinstance(error, Unauthenticated):
             # The server's own hint is for programs that speak HTTP themselves.
-            error.hint = self._login_hint()
+            error.hint = self._given_hint or self._login_hint()
         return error
 
     def _login_hint(self) -> str:

@@ -49,6 +49,7 @@ class Copied:
     """What else whoever loads it should know."""
 
 
+LOADED_BEFORE = "It was loaded before. FORCE = TRUE loads it again, besides the rows that are there."
 CHANGED = "It was loaded before, and has changed since: all of its rows are in the table now, besides those."
 
 
@@ -104,7 +105,7 @@ class Copies:
             loaded = self._load(table, path, shape, fresh, reader, force, creator) if fresh else {}
             for each in loaded.keys() & before.keys():
                 loaded[each] = replace(loaded[each], note=CHANGED)
-        return [loaded.get(file.path, Copied(file.path, "SKIPPED")) for file in files]
+        return [loaded.get(file.path, Copied(file.path, "SKIPPED", note=LOADED_BEFORE)) for file in files]
 
     @contextmanager
     def _turn(self, table_id: str) -> Iterator[None]:

@@ -59,11 +59,15 @@ def parse_spark(cursor: Cursor) -> SparkStatement:
 
 
 def _unknown_start(cursor: Cursor) -> SyntaxFault:
-    near = difflib.get_close_matches(cursor.token().upper, sorted(_KNOWN), n=1)
+    word = cursor.token().upper
+    near = difflib.get_close_matches(word, sorted(_KNOWN), n=1)
     fault = cursor.fault("a statement")
-    fault.hint = (
-        f"Did you mean {near[0]}?" if near else "A statement starts with a word such as SELECT, CREATE or SHOW."
-    )
+    if word in ("SUSPEND", "RESUME"):
+        fault.hint = f"Write ALTER DYNAMIC TABLE name {word}, or ALTER TASK name {word}."
+    else:
+        fault.hint = (
+            f"Did you mean {near[0]}?" if near else "A statement starts with a word such as SELECT, CREATE or SHOW."
+        )
     return fault
 
 

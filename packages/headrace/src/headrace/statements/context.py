@@ -16,7 +16,7 @@ from headrace.catalog.store import Store
 from headrace.collecting import Limit
 from headrace.compute.clusters import Compute
 from headrace.compute.workers import Workers
-from headrace.errors import NotAllowed, NotFound
+from headrace.errors import NotAllowed, NotFound, Position
 from headrace.ivm.layout import layout_of
 from headrace.loading.loader import Loader
 from headrace.names import TableName, check_parts, quote, resolve, spark_database, split_database
@@ -123,6 +123,12 @@ class Context:
     def workspaces(self) -> tuple[str, ...]:
         return (self.home, *(name for name in self.store.workspaces() if name.lower() != self.home.lower()))
 
+    def require_workspace(self, named: tuple[str, ...]) -> None:
+        """Raise when a workspace is named that is not there."""
+        for workspace in named:
+            if workspace.lower() not in {name.lower() for name in self.workspaces()}:
+                raise no_workspace(workspace)
+
     def current(self) -> tuple[str, str]:
         """The current workspace and schema."""
         return split_database(self.spark.catalog.currentDatabase(), self.home, self.workspaces())
@@ -223,6 +229,15 @@ class Context:
     def database_of(self, workspace: str, schema: str) -> str | None:
         known = {name.lower() for name in self.workspaces()}
         return spark_database(workspace, schema, self.home) if workspace.lower() in known else None
+
+
+def no_workspace(name: str, position: Position | None = None) -> NotFound:
+    return NotFound(
+        f"There is no workspace {name}.",
+        hint="SHOW SCHEMAS lists what there is. An administrator makes one with its first schema: "
+        f"CREATE SCHEMA {name}.s.",
+        position=position,
+    )
 
 
 def dynamic_source(table: DynamicTable) -> Source:

@@ -68,7 +68,7 @@ from headrace.statements import (
     users,
     vacuuming,
 )
-from headrace.statements.context import Context
+from headrace.statements.context import Context, no_workspace
 from headrace.statements.reaching import FORMATS
 from headrace.storage.delta import local_path
 from headrace.storage.errors import short_message
@@ -76,6 +76,8 @@ from headrace.streams.settling import Target
 
 _MOVES_STREAMS = ("INSERT", "MERGE", "UPDATE", "DELETE", "CREATE TABLE", "REPLACE TABLE")
 QUERIES = ("SELECT", "TABLE", "VALUES", "MAP", "REDUCE", "(")
+_UNKNOWN_WORKSPACE = re.compile(r"requires a single-part namespace, but got (?:identifier\s+)?`?([^`.\s]+)")
+"""Spark takes a workspace that is not there for a further part of the name."""
 _RENAMES = re.compile(r"\bRENAME\s+TO\b", re.IGNORECASE)
 _WRITES_ROWS = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY")
 
@@ -139,6 +141,9 @@ def as_query_failure(error: PySparkException | Py4JJavaError, text: str) -> Head
     message = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", message).split("SQLSTATE:")[0].strip()
     if isinstance(error, ParseException):
         return SyntaxFault(message, position=position)
+    workspace = _UNKNOWN_WORKSPACE.search(message)
+    if workspace:
+        return no_workspace(workspace[1], position)
     if name == "TABLE_OR_VIEW_NOT_FOUND":
         return NotFound(message, hint="SHOW TABLES and SHOW TABLE STREAMS list what there is.", position=position)
     if name in ("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS"):

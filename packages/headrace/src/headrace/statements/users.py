@@ -140,8 +140,9 @@ def grant(context: Context, statement: sql.GrantPrivilege) -> Result:
             _audit(context, "REVOKE", statement)
         return done(f"{shown} revoked from {user.name}." if gone else f"{user.name} had no {shown}; nothing was done.")
     if not exists:
-        what = "SHOW SCHEMAS" if statement.kind == "SCHEMA" else "SHOW TABLES, SHOW TABLE STREAMS"
-        raise NotFound(f"There is no {statement.kind.lower()} {named}.", hint=f"{what} list what there is.")
+        context.require_workspace(statement.object[: -1 if statement.kind == "SCHEMA" else -2])
+        what = "SHOW SCHEMAS lists" if statement.kind == "SCHEMA" else "SHOW TABLES and SHOW TABLE STREAMS list"
+        raise NotFound(f"There is no {statement.kind.lower()} {named}.", hint=f"{what} what there is.")
     context.store.users.grant(
         Grant(
             user=user.name,

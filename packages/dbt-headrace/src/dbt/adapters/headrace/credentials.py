@@ -31,7 +31,7 @@ class HeadraceCredentials(Credentials):
     token: str | None = None
     ca_file: str | None = None
     query_tag: str | None = None
-    dialect: str | None = None
+    dialect: str = "spark"
 
     _ALIASES: ClassVar[dict[str, str]] = {
         "workspace": "database",
@@ -43,7 +43,7 @@ class HeadraceCredentials(Credentials):
     }
 
     def __post_init__(self) -> None:
-        if self.dialect is not None and self.dialect not in _DIALECTS:
+        if self.dialect not in _DIALECTS:
             raise DbtRuntimeError(f"dialect is '{self.dialect}'; this version knows: {', '.join(_DIALECTS)}.")
         if self.query_tag is not None and not 0 < len(self.query_tag) <= _TAG_LENGTH:
             raise DbtRuntimeError(f"query_tag has {len(self.query_tag)} characters; write 1 to {_TAG_LENGTH}.")

@@ -31,7 +31,7 @@ from dbt.adapters.headrace.python_models import HeadracePythonJobHelper
 from dbt.adapters.headrace.relation import HeadraceRelation, HeadraceRelationType
 from dbt.adapters.headrace.relation_configs import DynamicTableChanges, DynamicTableConfig, changes_of
 from dbt.adapters.headrace.sessions import in_zone
-from headrace.errors import HeadraceError, NotFound
+from headrace.errors import Forbidden, HeadraceError, NotFound
 
 if TYPE_CHECKING:
     import agate
@@ -180,7 +180,7 @@ class HeadraceAdapter(SQLAdapter):
     def check_schema_exists(self, database: str, schema: str) -> bool:
         try:
             self._rows(f"SHOW TABLES IN {quote(database)}.{quote(schema)} LIMIT 1")
-        except NotFound:
+        except (NotFound, Forbidden):
             return False
         return True
 
@@ -190,7 +190,7 @@ class HeadraceAdapter(SQLAdapter):
         try:
             tables = self._rows(f"SHOW TABLES IN {schema.render()}")
             streams_there = self._rows(f"SHOW TABLE STREAMS IN {schema.render()}")
-        except NotFound:
+        except (NotFound, Forbidden):
             return []
         except HeadraceError as error:
             with self.connections.exception_handler("SHOW TABLES"):

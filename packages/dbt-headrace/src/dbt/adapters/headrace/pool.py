@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from headrace.security.roles import Principal
 
 
+_LOGIN_HINT = (
+    "Check username and password, or token, of this target in profiles.yml, and the variables that it takes them from. "
+    "An administrator can set a new password: ALTER USER name SET PASSWORD '…'."
+)
+
+
 class Sessions:
     """The sessions that no thread uses at the moment, and the embedded lake behind them."""
 
@@ -103,6 +109,7 @@ class Sessions:
                     password=credentials.password,
                     token=credentials.token,
                     trust=trusting(credentials.ca_file),
+                    login_hint=_LOGIN_HINT,
                 )
             return self._doors[key].shared()
 

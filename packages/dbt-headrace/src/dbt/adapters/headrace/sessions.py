@@ -21,7 +21,7 @@ from dbt.adapters.headrace.building import TEMPORARY
 from dbt.adapters.headrace.column import quote
 from dbt.adapters.headrace.credentials import HeadraceCredentials
 from dbt.adapters.headrace.cursor import Cursor, first_words, without_comments_before
-from headrace.errors import Cancelled, HeadraceError, NotFound, QueryFailed, RefreshRunning, SessionReset
+from headrace.errors import Cancelled, Forbidden, HeadraceError, NotFound, QueryFailed, RefreshRunning, SessionReset
 from headrace.result import Result
 from headrace.sql.parser import parse
 from headrace.sql.statements import SparkStatement
@@ -233,8 +233,9 @@ class Session:
         try:
             self._run(f"USE {wanted}")
             self._has_schema = True
-        except NotFound:
-            pass  # dbt creates it before the first model.
+        except (NotFound, Forbidden):
+            # dbt creates it before the first model. Who may see nothing of a schema is not told that it is not there.
+            pass
 
     def cursor(self) -> Cursor:
         return Cursor(self)
