@@ -118,7 +118,7 @@ class StateTables:
         except (ValueError, KeyError, TypeError, ValidationError):
             return None
         if note.live_rows is None and last is not None:
-            note = note.model_copy(update={"live_rows": last.rows})
+            note = note.model_copy(update={"live_rows": last.rows_written})
         return StateTable(path, note, commits[0].version)
 
     def is_at(self, node: Aggregate, found: StateTable, frontier: Frontier) -> bool:
