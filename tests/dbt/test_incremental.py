@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +72,8 @@ def test_a_rewritten_table_keeps_what_it_had(new_project: NewProject, dbt_server
         assert pair in found["properties"], found["properties"]
     assert "on_old" not in found["properties"]
     assert found["comment"] == "as it was"
+    history = dbt_server.records(f"DESC HISTORY {schema}.grown LIMIT 2")
+    assert [row["operation"].split()[0] for row in history] == ["WRITE", "CREATE"], "all changes of columns in one go"
 
 
 def test_batches_side_by_side(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
@@ -188,6 +191,23 @@ def test_odd_names(new_project: NewProject, dbt_server: DbtServer, schema: str) 
         config(materialized="incremental", unique_key="date(at)") + "select timestamp'2024-01-01' as at",
     )
     assert "merge needs columns" in project.fails("run", "--select", "days")
+
+
+def test_keys_without_a_value_and_columns_that_stay(
+    new_project: NewProject, dbt_server: DbtServer, schema: str
+) -> None:
+    """With dbt's flag, NULL is a key as others are. And where no column is to be updated, what is there stays."""
+    rows = "select cast(null as int) as id, {{ 2 if is_incremental() else 1 }} as n"
+    excluded = {"unique_key": "id", "merge_exclude_columns": ["id", "n"]}
+    for flag, found in ((True, [(None, 2)]), (False, [(None, 1), (None, 2)])):
+        project = new_project(flags={"enable_truthy_nulls_equals_macro": flag})
+        project.write("models/keyed.sql", config(materialized="incremental", unique_key="id") + rows)
+        project.write("models/kept.sql", config(materialized="incremental", **excluded) + rows.replace("null", "7"))
+        project.succeeds("run", "--full-refresh")
+        project.succeeds("run")
+        assert sorted(dbt_server.rows(f"SELECT id, n FROM {schema}.keyed"), key=str) == found
+        assert dbt_server.rows(f"SELECT id, n FROM {schema}.kept") == [(7, 1)]
+        shutil.rmtree(project.folder)
 
 
 def test_new_columns_in_every_strategy(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:

@@ -118,8 +118,8 @@ def test_a_load_takes_nothing_that_it_does_not_keep(
 ) -> None:
     """A view that becomes an incremental model over a stream: one load fails, one is killed on the way to its place."""
     project = new_project()
-    trips = Trips(dbt_server, schema, project, "s_failed", "s_killed")
-    for name in ("failed", "killed"):
+    trips = Trips(dbt_server, schema, project, "s_failed", "s_killed", "s_branched")
+    for name in ("failed", "killed", "branched"):
         trips.model(name, "select 7 as id", materialized="view")
     project.succeeds("run")
     trips.model("failed", "select cast(concat('x', id) as int) as id from {{ source('raw', 's_failed') }}")
@@ -127,14 +127,49 @@ def test_a_load_takes_nothing_that_it_does_not_keep(
     assert trips.ids("failed") == [7]
     trips.model("failed", "select id from {{ source('raw', 's_failed') }}")
     trips.model("killed", "select id from {{ source('raw', 's_killed') }}")
-    project.succeeds("run", "--select", "killed")
-    # As if dbt had died when the table was there and had not got its place yet.
-    dbt_server.rows(f"ALTER TABLE {schema}.killed RENAME TO {schema}.killed__dbt_new")
-    dbt_server.rows(f"CREATE VIEW {schema}.killed AS SELECT 7 AS id")
+    trips.model("branched", either("s_branched"))
+    project.succeeds("run", "--select", "killed", "branched")
+    # As if dbt had died when the tables were there and had not got their places yet.
+    for name in ("killed", "branched"):
+        dbt_server.rows(f"ALTER TABLE {schema}.{name} RENAME TO {schema}.{name}__dbt_new")
+        dbt_server.rows(f"CREATE VIEW {schema}.{name} AS SELECT 7 AS id")
     trips.add(4)
-    project.succeeds("run")
+    ran = project.succeeds("run")
     assert trips.ids("failed") == trips.ids("killed") == [3, 4]
+    # dbt has compiled the first load of this one, which it has already.
+    assert trips.ids("branched") == [1, 2, 3]
+    assert "was loaded by a run that was interrupted" in ran
+    project.succeeds("run")
+    assert trips.ids("branched") == [1, 2, 3, 4]
     assert dbt_server.temporary(schema) == []
+
+
+def test_a_stream_belongs_to_one_table(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    """Two models that name one stream: whichever comes second is stopped, before anything is missed."""
+    project = new_project()
+    trips = Trips(dbt_server, schema, project, "s_first", "s_second")
+    trips.model("first", either("s_first"))
+    trips.model("second", either("s_first"))
+    project.succeeds("run")
+    trips.add(4)
+    project.succeeds("run", "--select", "first")
+    ran = project.fails("run", "--select", "second")
+    assert f"main.{schema}.first has" in ran
+    ran = project.fails("run", "--full-refresh", "--select", "second")
+    assert "would miss rows" in ran
+    assert (trips.ids("first"), trips.ids("second")) == ([1, 2, 3, 4], [1, 2, 3])
+    assert trips.offset("s_first") == 3
+    trips.model("second", either("s_second"))
+    project.succeeds("run", "--full-refresh", "--select", "second")
+    trips.add(5)
+    project.succeeds("run")
+    assert trips.ids("first") == trips.ids("second") == [1, 2, 3, 4, 5]
+
+    # As if the stream had gone on between a load and the move that belongs to it.
+    key, value = trips.properties("first").popitem()
+    dbt_server.rows(f"ALTER TABLE {schema}.first SET PROPERTIES ('{key}'='{value}; set offset 2')")
+    assert "stands at version 4 already" in project.fails("run", "--select", "first")
+    assert trips.ids("first") == [1, 2, 3, 4, 5]
 
 
 def test_models_of_which_nobody_can_tell_are_stopped(

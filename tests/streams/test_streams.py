@@ -276,6 +276,11 @@ def test_show_and_describe(orders: Lake, schema: str) -> None:
     assert told["stale_after"] > told["created_time"]
     orders.sql("ALTER TABLE STREAM s SET COMMENT 'mine'")
     assert described(orders)["comment"] == "mine"
+    assert described(orders)["last_read_into"] == ""
+    orders.sql("CREATE TABLE copied AS SELECT id FROM s")
+    assert described(orders)["last_read_into"] == f"main.{schema}.copied"
+    orders.sql("ALTER TABLE STREAM s SET OFFSET VERSION AS OF 1")
+    assert orders.sql(f"SELECT last_read_into FROM (SHOW TABLE STREAMS IN {schema})").rows == [(None,)]
     assert orders.sql(f"SHOW TABLES IN {schema} LIKE 's'").rows == []
     assert orders.sql(f"SHOW TABLE STREAMS IN {schema} LIKE 'x%'").rows == []
 

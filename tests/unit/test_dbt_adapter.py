@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from dbt.adapters.contracts.connection import ConnectionState
 from dbt_common.clients.agate_helper import from_csv
 from dbt_common.exceptions import DbtRuntimeError
 
@@ -339,8 +340,9 @@ def test_who_lost_a_race_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_session_that_the_server_has_ended() -> None:
     """The statement was not run: it is, in a new one, unless the node had left something in the old one."""
     session = FakeSession(SessionReset("gone"))
-    session.run("SELECT 1")
-    assert session.ran == ["SELECT 1", "USE `main`.`dev`", "SET move_streams = true", "SELECT 1"]
+    insert = "INSERT INTO t SELECT 1"
+    session.run(insert)
+    assert session.ran == [insert, "USE `main`.`dev`", "SET move_streams = true", insert]
     session = FakeSession(SessionReset("gone"), done("Used."), done("Set."), done("Done."), SessionReset("gone"))
     session.run("SET time zone 'UTC'")
     with pytest.raises(SessionReset):
@@ -348,16 +350,19 @@ def test_a_session_that_the_server_has_ended() -> None:
 
 
 def test_streams_stay_only_for_the_node_that_wants_it() -> None:
+    """It is said before the first statement that could move one."""
     session = FakeSession()
-    session.run("SELECT 1")
+    session.run("INSERT 1")
     session.leaves_streams = True
     session.run("SELECT 2")
-    session.run("SELECT 3")
+    session.run("INSERT 3")
+    session.run("INSERT 4")
     session.begin_node()
-    session.run("SELECT 4")
+    session.run("select 5")
+    session.run("INSERT 6")
     assert session.ran == [
-        "SELECT 1", "SET move_streams = false", "SELECT 2", "SELECT 3", "USE `main`.`dev`", "SET move_streams = true",
-        "SELECT 4",
+        "INSERT 1", "SELECT 2", "SET move_streams = false", "INSERT 3", "INSERT 4", "USE `main`.`dev`", "select 5",
+        "SET move_streams = true", "INSERT 6",
     ]  # fmt: skip
 
 
@@ -393,6 +398,32 @@ def test_cancel_from_another_thread() -> None:
     thread.join(5)
     assert session.cancels >= 1
     assert len(caught) == 1
+
+
+def test_what_lost_a_race_does_not_begin_again_after_a_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = FakeSession(LOST)
+    monkeypatch.setattr("dbt.adapters.headrace.sessions.time.sleep", lambda seconds: session.tell_cancelled())
+    with pytest.raises(Cancelled):
+        session.run("INSERT INTO t SELECT 1")
+    assert session.ran == ["INSERT INTO t SELECT 1"]
+
+
+def test_an_interrupt_is_told_to_all_before_one_is_waited_for() -> None:
+    class Connections(HeadraceConnectionManager):
+        def __init__(self, *held: FakeSession) -> None:
+            self.lock = threading.RLock()  # type: ignore[assignment]
+            self.sessions = Sessions()  # type: ignore[misc]
+            self.thread_connections = {
+                number: SimpleNamespace(handle=session, state=ConnectionState.OPEN, name=f"model.{number}")
+                for number, session in enumerate(held)
+            }  # type: ignore[assignment]
+
+        def cancel(self, connection: Any) -> None:
+            assert all(each.handle._cancelled for each in self.thread_connections.values())
+            super().cancel(connection)
+
+    held = [FakeSession(), FakeSession()]
+    assert Connections(*held).cancel_open() == ["model.0", "model.1"]
 
 
 def test_nothing_begins_after_a_cancel_but_tidying() -> None:
@@ -542,6 +573,14 @@ def test_after_an_interrupt_only_the_main_thread_gets_sessions() -> None:
         thread.join(5)
         sessions.close_all()
     assert len(caught) == 1
+
+
+def test_who_loses_all_keeps_what_is_asked_for() -> None:
+    asked: dict[str, list[str] | str] = {"select": ["ann", "bob"], "all": ["eve"]}
+    again = HeadraceAdapter.granted_again
+    assert again({"all": ["eve"]}, asked, {"all": ["Ann"]}) == {"all": ["eve"], "select": ["ann"]}
+    assert again({"select": ["ann"]}, asked, {"all": ["ann"]}) == {"select": ["ann"]}
+    assert again({}, {"select": "ann"}, {}) == {}
 
 
 def test_nodes_that_only_look() -> None:

@@ -118,6 +118,8 @@ class TableStream(Frozen):
     """The rows of the table at `offset` are still to be read, as inserts."""
     last_reading: int = 0
     """The number of the last read that moved the offset."""
+    read_into: str | None = None
+    """The table that this read wrote; None where there was none, or a program took the rows."""
     lost: str | None = None
     """Why the offset cannot be trusted any more."""
     offset_moved_at: datetime

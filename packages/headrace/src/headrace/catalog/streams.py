@@ -81,7 +81,7 @@ class StreamStore:
         oldest = int((now - timedelta(days=KEPT_DAYS)).timestamp() * 1_000_000)
 
         def work(connection: Connection) -> list[TableStream]:
-            moved = self._move(connection, reading.ranges, now, reading.id)
+            moved = self._move(connection, reading.ranges, now, reading.id, reading.target)
             connection.execute(self._put_reading, _reading_values(ended))
             connection.execute(delete(ReadingRow).where(ReadingRow.done, ReadingRow.id < oldest))
             return moved
@@ -90,7 +90,7 @@ class StreamStore:
 
     def deliver(self, ranges: tuple[StreamRange, ...], now: datetime, number: int) -> list[TableStream]:
         """Move the offsets for rows that went to a program instead of a table. The streams as they are now."""
-        return self._database.write(lambda connection: self._move(connection, ranges, now, number))
+        return self._database.write(lambda connection: self._move(connection, ranges, now, number, None))
 
     def forget(self, reading_id: int) -> None:
         gone = delete(ReadingRow).where(ReadingRow.id == reading_id)
@@ -106,7 +106,12 @@ class StreamStore:
         return self._readings(select(ReadingRow.payload).where(ours).order_by(ReadingRow.id))
 
     def _move(
-        self, connection: Connection, ranges: tuple[StreamRange, ...], now: datetime, reading_id: int
+        self,
+        connection: Connection,
+        ranges: tuple[StreamRange, ...],
+        now: datetime,
+        reading_id: int,
+        read_into: str | None,
     ) -> list[TableStream]:
         streams = []
         for part in ranges:
@@ -117,7 +122,7 @@ class StreamStore:
             stream = TableStream.model_validate_json(found)
             if (stream.offset, stream.initial) != (part.after, part.initial):
                 raise Bug(f"The stream {stream.table_name} stands at {stream.offset}, not at {part.after}.")
-            changed = {"offset": part.upto, "initial": False, "offset_moved_at": now}
+            changed = {"offset": part.upto, "initial": False, "offset_moved_at": now, "read_into": read_into}
             changed["last_reading"] = max(stream.last_reading, reading_id)
             moved = stream.model_copy(update=changed)
             definition = moved.model_dump_json()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from headrace.catalog.records import StreamRange, TableStream
 from headrace.errors import AlreadyExists, HeadraceError, NotAllowed, NotFound, Position, StaleStream, UserError
-from headrace.names import TableName, quote_text
+from headrace.names import TableName, parse_parts, quote_text
 from headrace.plan.types import comparable
 from headrace.result import Result, done, from_rows
 from headrace.sql import statements as sql
@@ -29,7 +30,7 @@ _TIME = pa.timestamp("us", tz="UTC")
 _STREAMS = [
     ("workspace_name", _TEXT), ("schema_name", _TEXT), ("name", _TEXT), ("table_name", _TEXT), ("mode", _TEXT),
     ("show_initial_rows", pa.bool_()), ("offset", pa.int64()), ("has_data", pa.bool_()), ("stale", pa.bool_()),
-    ("stale_after", _TIME), ("created_time", _TIME), ("creator", _TEXT), ("comment", _TEXT),
+    ("stale_after", _TIME), ("created_time", _TIME), ("creator", _TEXT), ("comment", _TEXT), ("last_read_into", _TEXT),
 ]  # fmt: skip
 
 
@@ -184,7 +185,7 @@ def alter(context: Context, statement: sql.AlterStream) -> Result:
         newest = context.logs.snapshot(stream.source_path).version
         _require_readable(context, stream.source_path, stream.source, version, newest)
         changed = {"offset": version, "initial": False, "lost": None, "offset_moved_at": context.clock()}
-        context.store.streams.put(stream.model_copy(update=changed))
+        context.store.streams.put(stream.model_copy(update=changed | {"read_into": None}))
         context.streams.traces.leave([stream])
     dropped = " Its initial rows will not be read any more." if stream.initial else ""
     return done(
@@ -266,7 +267,7 @@ def show(context: Context, statement: sql.ShowStreams, read: frozenset[str] | No
             (
                 stream.workspace, stream.schema_name, stream.name, str(stream.source), stream.mode,
                 stream.show_initial_rows, stream.offset, has, not fresh, after,
-                stream.created_at, stream.creator, stream.comment,
+                stream.created_at, stream.creator, stream.comment, _read_into(stream, sees),
             )
         )  # fmt: skip
     found = from_rows(_STREAMS, rows, context.settings.timezone)
@@ -293,6 +294,7 @@ def describe(context: Context, statement: sql.DescribeStream) -> Result:
         ("show_initial_rows", str(stream.show_initial_rows).lower()),
         ("offset", f"version {stream.offset}"),
         ("offset_moved_time", _shown(int(stream.offset_moved_at.timestamp() * 1000))),
+        ("last_read_into", _read_into(stream, viewer(context)) or ""),
         ("changes_waiting", "" if count is None else count),
         ("stale", "false" if problem is None else f"true: {problem}"),
         ("stale_after", "" if after is None else _shown(int(after.timestamp() * 1000))),
@@ -301,6 +303,19 @@ def describe(context: Context, statement: sql.DescribeStream) -> Result:
         ("comment", stream.comment or ""),
     ]
     return from_rows([("property", _TEXT), ("value", _TEXT)], [(key, str(value)) for key, value in lines])
+
+
+def _read_into(stream: TableStream, sees: Callable[[TableName], bool]) -> str | None:
+    """Where the rows went that the stream gave last, for somebody who may see that table."""
+    if stream.read_into is None:
+        return None
+    try:
+        parts = parse_parts(stream.read_into)
+    except UserError:
+        parts = ()
+    # Without a name, it is a path: nothing was granted on that.
+    name = TableName(*parts) if len(parts) == 3 else TableName("", "", stream.read_into)
+    return stream.read_into if sees(name) else "another table"
 
 
 def _freshness(context: Context, stream: TableStream) -> tuple[bool, datetime | None]:

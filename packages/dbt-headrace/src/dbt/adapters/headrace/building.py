@@ -146,21 +146,23 @@ class Builder:
             with self._adapter.connections.get_thread_connection().handle.tidying():
                 self._swap(swap)
 
-    def settle_interrupted(self, target: BaseRelation) -> None:
+    def settle_interrupted(self, target: BaseRelation) -> bool:
         """Whatever stands beside its place gets it, unless something of its kind is there: then it was not built to
-        take that one's."""
+        take that one's. Tells whether something got its place."""
         beside = self._beside(target)
         built = self._adapter.get_relation(beside.database, beside.schema, beside.identifier)
         if built is None:
-            return
+            return False
         existing = self._adapter.get_relation(target.database, target.schema, target.identifier)
         place = _renamed(target, target.identifier or "", built.type)
         if existing is None or existing.type == HeadraceRelationType.Function:
             self._adapter.rename_relation(built, place)
         elif existing.type in (built.type, HeadraceRelationType.External):
             self._adapter.drop_relation(built)
+            return False
         else:
             self._swap(Swap(built, existing, place))
+        return True
 
     def _beside(self, target: BaseRelation) -> BaseRelation:
         return _renamed(target, named_after(target.identifier or "", BESIDE), target.type)

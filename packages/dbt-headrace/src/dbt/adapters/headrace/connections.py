@@ -98,8 +98,14 @@ class HeadraceConnectionManager(SQLConnectionManager):
             session.cancel()
 
     def cancel_open(self) -> list[str]:
-        """Nodes that have no session yet get none any more."""
+        """Nodes that have no session yet get none any more. All are told before the first one is waited for: none
+        begins another statement meanwhile."""
         self.sessions.interrupt()
+        own = self.get_if_exists()
+        for connection in list(self.thread_connections.values()):
+            # One that is not open yet would be opened by asking for its handle.
+            if connection is not own and connection.state == ConnectionState.OPEN and connection.handle is not None:
+                connection.handle.tell_cancelled()
         return super().cancel_open()
 
     def add_query(self, sql: str, auto_begin: bool = True, *args: Any, **kwargs: Any) -> tuple[Connection, Any]:

@@ -26,7 +26,7 @@ from dbt.adapters.headrace.column import HeadraceColumn, quote
 from dbt.adapters.headrace.connections import HeadraceConnectionManager
 from dbt.adapters.headrace.constraints import constraints_of_column, constraints_of_model, named_constraints
 from dbt.adapters.headrace.cursor import Cursor
-from dbt.adapters.headrace.incremental_code import incremental_code
+from dbt.adapters.headrace.incremental_code import incremental_code, is_compiled_alike
 from dbt.adapters.headrace.python_models import HeadracePythonJobHelper
 from dbt.adapters.headrace.relation import HeadraceRelation, HeadraceRelationType
 from dbt.adapters.headrace.relation_configs import DynamicTableChanges, DynamicTableConfig, changes_of
@@ -358,10 +358,16 @@ class HeadraceAdapter(SQLAdapter):
         """Give what was built beside its place the place, if there is such a thing."""
         self._builder.put_in_place()
 
-    @available.parse_none
-    def settle_interrupted(self, target: BaseRelation) -> None:
-        """Do what a process that was killed has left to do for a relation."""
-        self._builder.settle_interrupted(target)
+    @available.parse(lambda *a, **k: False)
+    def settle_interrupted(self, target: BaseRelation) -> bool:
+        """Do what a process that was killed has left to do for a relation, and tell whether it has its place by it."""
+        return self._builder.settle_interrupted(target)
+
+    @available.parse(lambda *a, **k: True)
+    def is_compiled_alike(self, context: dict[str, Any]) -> bool:
+        """Whether the query of a model is the same for its first load and for later runs, in the context of its
+        materialization."""
+        return is_compiled_alike(context, context["model"])
 
     def pre_model_hook(self, config: Mapping[str, Any]) -> None:
         self._builder.begin()
@@ -490,6 +496,24 @@ class HeadraceAdapter(SQLAdapter):
 
     @available
     @classmethod
+    def granted_again(
+        cls,
+        missing: Mapping[str, list[str]],
+        asked: Mapping[str, list[str] | str],
+        needless: Mapping[str, list[str]],
+    ) -> dict[str, list[str]]:
+        """What has to be granted after the needless is revoked: what is missing, and what goes with an ALL."""
+        lose_all = {str(user).lower() for user in needless.get("all", ())}
+        found = {privilege: list(users) for privilege, users in missing.items()}
+        for privilege, users in asked.items():
+            kept = found.setdefault(privilege, [])
+            known = {str(user).lower() for user in kept}
+            names = [users] if isinstance(users, str) else users
+            kept += [user for user in names if str(user).lower() in lose_all - known]
+        return {privilege: users for privilege, users in found.items() if users}
+
+    @available
+    @classmethod
     def literal(cls, value: Any) -> str:
         """A value as SQL writes it."""
         return seeds.literal(value)
@@ -536,6 +560,12 @@ class HeadraceAdapter(SQLAdapter):
         ]
         with self.connections.exception_handler("the table streams of the model"):
             return reader.full_load(model, compiled_code, later_code, named)
+
+    @available.parse_list
+    def after_load(self, load: streams.FullLoad, target: BaseRelation) -> list[str]:
+        """The statements by which the table streams beside a load go on where it ended."""
+        with self.connections.exception_handler("the table streams of the model"):
+            return self._streams().after(load, target.render())
 
     @available.parse(lambda *a, **k: False)
     def settle_streams(self, model: Mapping[str, Any], temporary: BaseRelation, target: BaseRelation) -> bool:

@@ -50,13 +50,26 @@ class Unknown:
 def incremental_code(context: MutableMapping[str, Any], model: Mapping[str, Any]) -> str | None:
     """The query of the model as later runs compile it, in the context of its materialization; None where it cannot be
     told, because its Jinja fails over what is not known."""
+    rendered = _rendered(context, model, incremental=True)
+    return None if rendered is None else "\n".join([rendered, *_ephemeral_ones(rendered, model)])
+
+
+def is_compiled_alike(context: MutableMapping[str, Any], model: Mapping[str, Any]) -> bool:
+    """Whether it is certain that the first load of a model and later runs have the same query."""
+    if model.get("language") != "sql":
+        return False
+    later = _rendered(context, model, incremental=True)
+    return later is not None and later == _rendered(context, model, incremental=False)
+
+
+def _rendered(context: MutableMapping[str, Any], model: Mapping[str, Any], *, incremental: bool) -> str | None:
     raw_code = str(model.get("raw_code") or "")
-    with _replaced(context, is_incremental=lambda: True, execute=False, run_query=Unknown(), load_result=Unknown()):
+    asked = {"is_incremental": lambda: incremental, "execute": False, "run_query": Unknown(), "load_result": Unknown()}
+    with _replaced(context, **asked):
         try:
-            rendered = str(context["render"](raw_code))
+            return str(context["render"](raw_code))
         except (DbtBaseException, TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError):
             return None
-    return "\n".join([rendered, *_ephemeral_ones(rendered, model)])
 
 
 def _ephemeral_ones(rendered: str, model: Mapping[str, Any]) -> list[str]:

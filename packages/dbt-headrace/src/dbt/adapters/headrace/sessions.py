@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _LEAVE_STATE = ("SET", "RESET", "USE", "DECLARE", "CACHE", "UNCACHE", "EXECUTE", "BEGIN")
 _TEMPORARY = ("TEMP", "TEMPORARY")
 _ONLY_READ = ("DESC", "DESCRIBE", "SHOW", "SELECT", "WITH", "EXPLAIN")
+_ONLY_LOOK = ("SELECT", "DESC", "DESCRIBE", "SHOW")
 _OWN_VIEW = re.compile(
     rf"(?:create or replace temporary view|drop view if exists)\s+`([^`.]+{TEMPORARY}[^`.]*)`(?!\.)", re.IGNORECASE
 )
@@ -156,7 +157,8 @@ class Session:
     def run_python(self, code: str, name: str) -> Result:
         """Have a Python model run on the lake's Spark. It may make temporary views, or set what it likes."""
         try:
-            return self._guarded(lambda: self._run_python(code, name), "")
+            with self._begun():
+                return self._in_session(lambda: self._run_python(code, name), "")
         finally:
             self._left_state = True
             self.remembered.clear()
@@ -168,26 +170,30 @@ class Session:
             for pause in _CONFLICT_PAUSES:
                 try:
                     with self._in_turn(turn):
-                        return self._in_session(work)
+                        return self._in_session(work, text)
                 except QueryFailed as error:
                     if self._cancelled or not _CONFLICT.search(error.message):
                         raise
                 turn = TURNS.begin(text)
                 time.sleep(pause * random.uniform(0.5, 1.5))
+                self._require_wanted()
             with self._in_turn(turn):
-                return self._in_session(work)
+                return self._in_session(work, text)
 
     @contextmanager
     def _begun(self) -> Iterator[None]:
         """From here on there is something to cancel. What was cancelled before does not begin."""
         with self._guard:
-            if self._cancelled and not self._tidying:
-                raise Cancelled("dbt was interrupted before this statement began.")
+            self._require_wanted()
             self._busy += 1
         try:
             yield
         finally:
             self._busy -= 1
+
+    def _require_wanted(self) -> None:
+        if self._cancelled and not self._tidying:
+            raise Cancelled("dbt was interrupted before this statement began.")
 
     @contextmanager
     def _in_turn(self, turn: threading.Lock | None) -> Iterator[None]:
@@ -202,22 +208,22 @@ class Session:
         finally:
             turn.release()
 
-    def _in_session(self, work: Callable[[], Result]) -> Result:
+    def _in_session(self, work: Callable[[], Result], text: str) -> Result:
         """The lake may have ended the session, or Spark may have begun anew; then the statement was not run. Where the
         node had left nothing in it, another one does as well."""
         try:
-            self._agree_on_streams()
+            self._agree_on_streams(text)
             return work()
         except SessionReset:
             self._has_schema, self._streams_stay = False, None
             if self.has_state:
                 raise
         self._use_schema()
-        self._agree_on_streams()
+        self._agree_on_streams(text)
         return work()
 
-    def _agree_on_streams(self) -> None:
-        if self._streams_stay is not self.leaves_streams:
+    def _agree_on_streams(self, text: str) -> None:
+        if self._streams_stay is not self.leaves_streams and not only_looks(text):
             self._run(f"SET move_streams = {'false' if self.leaves_streams else 'true'}")
             self._streams_stay = self.leaves_streams
 
@@ -240,10 +246,15 @@ class Session:
     def cursor(self) -> Cursor:
         return Cursor(self)
 
+    def tell_cancelled(self) -> None:
+        """From another thread: nothing of the node begins after this."""
+        with self._guard:
+            self._cancelled = True
+
     def cancel(self) -> None:
         """Cancel what runs, from another thread; nothing of the node begins after this. A statement that is just being
         handed over is waited for: only then is there something to cancel."""
-        self._cancelled = True
+        self.tell_cancelled()
         deadline = time.monotonic() + _CANCEL_SECONDS
         while time.monotonic() < deadline:
             with self._guard:
@@ -349,6 +360,16 @@ class EmbeddedSession(Session):
 
     def close(self) -> None:
         self._session.close()
+
+
+def only_looks(text: str) -> bool:
+    """Whether it is certain that this is one statement which moves no stream, whatever the session says of them.
+
+    >>> [only_looks(text) for text in ("select 1;", "select 1; insert into t values (1)", "with a as (table t) from a")]
+    [True, False, False]
+    """
+    words = first_words(text)
+    return bool(words) and words[0] in _ONLY_LOOK and ";" not in text.rstrip("; \n")
 
 
 def leaves_state(text: str) -> bool:

@@ -19,8 +19,9 @@ from typing import Any
 
 from dbt_common.exceptions import DbtRuntimeError
 
+from dbt.adapters.headrace.building import BESIDE, named_after
 from headrace.dbapi.literals import literal
-from headrace.errors import NotFound, QueryFailed, SyntaxFault
+from headrace.errors import HeadraceError, NotFound, QueryFailed, SyntaxFault, UserError
 from headrace.names import TableName, parse_parts, quote
 from headrace.sql.table_names import DottedName, dotted_names, table_aliases
 from headrace.sql.tokens import Token, scan
@@ -44,6 +45,24 @@ class Stream:
     offset: int
     made: str
     """When it was made: one of the same name that was made anew begins elsewhere."""
+    read_into: str | None = None
+    """The table that got the rows when it was read last; None before that, and after its offset was set."""
+
+    def is_read_into_another(self, table: str) -> bool:
+        """Whether the rows that it gave last went elsewhere than into this table, or what was built to become it.
+
+        >>> stream = Stream("main.p.s", "main.p.t", 3, "", "main.p.a")
+        >>> [stream.is_read_into_another(name) for name in ("main.p.a", "main.p.b")]
+        [False, True]
+        """
+        if self.read_into is None:
+            return False
+        *place, name = parse_parts(table)
+        own = (".".join(map(quote, (*place, each))) for each in (name, named_after(name, BESIDE)))
+        try:
+            return plain_name(self.read_into) not in map(plain_name, own)
+        except UserError:  # No name: a path, or a table that may not be seen.
+            return True
 
     @classmethod
     def shown(cls, row: Mapping[str, Any]) -> Stream:
@@ -53,6 +72,7 @@ class Stream:
             str(row["table_name"]),
             int(row["offset"]),
             (made.isoformat() if isinstance(made, datetime) else str(made)).replace(" ", "T"),
+            row.get("last_read_into"),
         )
 
 
@@ -108,10 +128,6 @@ class FullLoad:
             NOTE + stream.name: Note(stream.made, version, self.table).text for stream, version in self.beside
         }
 
-    def after(self, table: str) -> list[str]:
-        """The statements that follow."""
-        return moves(self.beside, table)
-
 
 def settled(read: Iterable[Stream], properties: Mapping[str, str], table: str) -> list[str]:
     """The statements that have to come before a table takes what these streams have, as the properties of the table
@@ -127,6 +143,8 @@ def settled(read: Iterable[Stream], properties: Mapping[str, str], table: str) -
             why = "was loaded before the stream was made anew"
         elif note.table not in (None, plain_name(table)):
             why = f"is a copy of {note.table}, whose stream it is"
+        elif note.made is not None and stream.is_read_into_another(table):
+            why = f"has not got what it gave last: {stream.read_into} has. Give each table a stream of its own"
         if note is None or why is not None:
             raise DbtRuntimeError(
                 f"The model reads the table stream {stream.name}, and the table {table} {why}: rows could come twice, "
@@ -136,24 +154,28 @@ def settled(read: Iterable[Stream], properties: Mapping[str, str], table: str) -
                 f"ALTER TABLE {table} SET PROPERTIES ('{NOTE}{stream.name}'='{IN_STEP}')."
             )
         if note.offset is not None:
-            # Where it stands there already, its initial rows may still be waiting.
-            late.append((stream, note.offset if stream.offset <= note.offset else None))
+            late.append((stream, note.offset))
     return moves(late, table)
 
 
-def moves(late: Iterable[tuple[Stream, int | None]], table: str) -> list[str]:
-    """Set the offsets, where there is one to set; then the notes say that it is done."""
+def moves(late: Iterable[tuple[Stream, int]], table: str) -> list[str]:
+    """Set the offsets, also where a stream stands there already: its initial rows may still be waiting. Then the notes
+    say that it is done. Raises where a stream is further on."""
     found = list(late)
     if not found:
         return []
+    for stream, version in found:
+        if stream.offset > version:
+            raise DbtRuntimeError(
+                f"The table {table} was loaded up to version {version} of {stream.table}, and the table stream "
+                f"{stream.name} stands at version {stream.offset} already: something else has read it, or set it, and "
+                "the rows between them would be missing. Give each model a stream of its own, and run this one with "
+                "--full-refresh."
+            )
     note = plain_name(table)
     done = ", ".join(f"'{NOTE}{stream.name}'='{Note(stream.made, table=note).text}'" for stream, _ in found)
     return [
-        *(
-            f"ALTER TABLE STREAM {stream.name} SET OFFSET VERSION AS OF {version}"
-            for stream, version in found
-            if version is not None
-        ),
+        *(f"ALTER TABLE STREAM {stream.name} SET OFFSET VERSION AS OF {version}" for stream, version in found),
         f"ALTER TABLE {table} SET PROPERTIES ({done})",
     ]
 
@@ -203,8 +225,37 @@ class StreamReader:
         beside = [stream for name, stream in sorted(later.items()) if name not in read]
         refuse_batches(model, [*read.values(), *beside])
         own = ".".join(str(model[key]).lower() for key in ("database", "schema", "alias"))
+        place = ".".join(quote(str(model[key])) for key in ("database", "schema", "alias"))
+        for stream in beside:
+            self._refuse_another_s(stream, place)
         sql, versions = self._pinned(compiled_code, beside)
         return FullLoad(sql, own, tuple(read.values()), tuple((stream, versions[stream.table]) for stream in beside))
+
+    def after(self, load: FullLoad, table: str) -> list[str]:
+        """The statements that follow a load. The streams may have moved while it ran."""
+        now = {stream.name: stream for each, _ in load.beside for stream in self._present(each)}
+        return moves([(now.get(stream.name, stream), version) for stream, version in load.beside], table)
+
+    def _present(self, stream: Stream) -> Iterator[Stream]:
+        return self._shown([dict(zip(("database", "schema", "identifier"), parse_parts(stream.name), strict=True))])
+
+    def _refuse_another_s(self, stream: Stream, table: str) -> None:
+        """The load of a table sets the stream to where the load ends: what another table has not taken until then, it
+        would never get."""
+        if not stream.is_read_into_another(table):
+            return
+        try:
+            self._rows(f"DESC TABLE {stream.read_into}")
+        except NotFound:
+            return
+        except HeadraceError:
+            pass  # There is such a table, or nobody can tell.
+        raise DbtRuntimeError(
+            f"The table stream {stream.name} is read into {stream.read_into}, and loading {table} would set it to "
+            f"where this load ends: {stream.read_into} would miss rows. Make a stream for each table (and each target "
+            "of the profile), and name that one in the model. If nothing else reads it any more: ALTER TABLE STREAM "
+            f"{stream.name} SET OFFSET VERSION AS OF {stream.offset}."
+        )
 
     def _read(self, query: str) -> dict[str, Stream]:
         """Those that a query reads, by name; none of one that is not analysed: because it is refused, which the load is

@@ -23,14 +23,41 @@
 {% endmacro %}
 
 
-{#- Columns are added in place. To take one away the table is written anew, in one statement: it keeps its history, and
-    nobody sees it half done. -#}
+{#- All that differs, in one statement: where one column cannot be changed, none is. -#}
+{% macro headrace__sync_column_schemas(on_schema_change, target_relation, schema_changes_dict) %}
+  {%- set syncs = on_schema_change == 'sync_all_columns' -%}
+  {%- set types = {} -%}
+  {%- for changed in schema_changes_dict['new_target_types'] if syncs -%}
+    {%- do types.update({changed['column_name'] | lower: changed['new_type']}) -%}
+  {%- endfor -%}
+  {%- set gone = schema_changes_dict['target_not_in_source'] if syncs else [] -%}
+  {%- do headrace__alter_columns(target_relation, schema_changes_dict['source_not_in_target'], gone, types) -%}
+{% endmacro %}
+
+
 {% macro headrace__alter_relation_add_remove_columns(relation, add_columns, remove_columns) %}
-  {% if remove_columns %}
-    {%- set gone = remove_columns | map(attribute='name') | map('lower') | list -%}
+  {% do headrace__alter_columns(relation, add_columns, remove_columns, {}) %}
+{% endmacro %}
+
+
+{% macro headrace__alter_column_type(relation, column_name, new_column_type) %}
+  {% do headrace__alter_columns(relation, none, none, {column_name | lower: new_column_type}) %}
+{% endmacro %}
+
+
+{#- Columns are added in place. To take one away, or to change its type, the table is written anew, in one statement: it
+    keeps its history, and nobody sees it half done. `types` are the new ones by the names of their columns. -#}
+{% macro headrace__alter_columns(relation, add_columns, remove_columns, types) %}
+  {% if remove_columns or types %}
+    {%- set gone = (remove_columns or []) | map(attribute='name') | map('lower') | list -%}
     {%- set expressions = [] -%}
     {%- for column in adapter.get_columns_in_relation(relation) if column.name | lower not in gone -%}
-      {%- do expressions.append(column.quoted) -%}
+      {%- set new_type = types.get(column.name | lower) -%}
+      {%- if new_type -%}
+        {%- do expressions.append(adapter.converted(column, api.Column.translate_type(new_type)) ~ ' as ' ~ column.quoted) -%}
+      {%- else -%}
+        {%- do expressions.append(column.quoted) -%}
+      {%- endif -%}
     {%- endfor -%}
     {%- for column in add_columns or [] -%}
       {%- do expressions.append('cast(null as ' ~ column.data_type ~ ') as ' ~ column.quoted) -%}
@@ -43,19 +70,6 @@
       )
     {% endcall %}
   {% endif %}
-{% endmacro %}
-
-
-{% macro headrace__alter_column_type(relation, column_name, new_column_type) %}
-  {%- set expressions = [] -%}
-  {%- for column in adapter.get_columns_in_relation(relation) -%}
-    {%- if column.name | lower == column_name | lower -%}
-      {%- do expressions.append(adapter.converted(column, api.Column.translate_type(new_column_type)) ~ ' as ' ~ column.quoted) -%}
-    {%- else -%}
-      {%- do expressions.append(column.quoted) -%}
-    {%- endif -%}
-  {%- endfor -%}
-  {% do headrace__rewrite_table(relation, expressions, []) %}
 {% endmacro %}
 
 

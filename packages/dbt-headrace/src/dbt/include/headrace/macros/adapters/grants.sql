@@ -9,6 +9,20 @@
 {% endmacro %}
 
 
+{#- As dbt's own; but who loses ALL gets again what the config still gives: ALL takes the others with it. -#}
+{% macro headrace__apply_grants(relation, grant_config, should_revoke=True) %}
+  {% if grant_config %}
+    {% set there = adapter.standardize_grants_dict(run_query(get_show_grant_sql(relation))) if should_revoke else {} %}
+    {% set needless = diff_of_two_dicts(there, grant_config) %}
+    {% set missing = adapter.granted_again(diff_of_two_dicts(grant_config, there), grant_config, needless) %}
+    {% set statements = get_dcl_statement_list(relation, needless, get_revoke_sql) + get_dcl_statement_list(relation, missing, get_grant_sql) %}
+    {% if statements %}
+      {{ call_dcl_statements(statements) }}
+    {% endif %}
+  {% endif %}
+{% endmacro %}
+
+
 {% macro headrace__get_show_grant_sql(relation) %}
   show grants on table {{ relation.render() }}
 {% endmacro %}

@@ -1,5 +1,6 @@
 {#- Rows are added by one statement that commits: a table stream that the model reads moves with it, or not at all. -#}
 {% materialization incremental, adapter='headrace', supported_languages=['sql', 'python'] %}
+  {%- set was_interrupted = adapter.settle_interrupted(this) -%}
   {%- set existing_relation = headrace__existing_relation(this) -%}
   {%- set target_relation = this.incorporate(type='table') -%}
   {%- set temp_relation = make_temp_relation(target_relation) -%}
@@ -12,7 +13,10 @@
 
   {{ headrace__run_pre_hooks() }}
 
-  {% if full and language == 'python' %}
+  {% if was_interrupted and not full and not adapter.is_compiled_alike(context) %}
+    {#- dbt compiled the first load, before it was known that the table is there. -#}
+    {% do headrace__taken_over(target_relation) %}
+  {% elif full and language == 'python' %}
     {#- Here, and not in a macro: dbt takes Python from the materialization itself only. -#}
     {% set built_relation = headrace__place_to_build(existing_relation, target_relation) %}
     {% call statement('main', language=language) %}
@@ -70,7 +74,7 @@
     {%- endif %}
   {% endcall %}
   {% do adapter.put_in_place() %}
-  {% for each in load.after(target_relation.render()) %}
+  {% for each in adapter.after_load(load, target_relation) %}
     {% call statement('move_streams') %}
       {{ each }}
     {% endcall %}
@@ -94,6 +98,15 @@
   } %}
   {% call statement('main') %}
     {{ strategy_macro(arguments) }}
+  {% endcall %}
+{% endmacro %}
+
+
+{#- The table holds what the run that was interrupted has loaded, all of it. -#}
+{% macro headrace__taken_over(target_relation) %}
+  {{ log(target_relation.render() ~ " was loaded by a run that was interrupted; now it has its place. The next run adds what is new since.", info=true) }}
+  {% call statement('main') %}
+    select * from {{ target_relation.render() }} where false
   {% endcall %}
 {% endmacro %}
 

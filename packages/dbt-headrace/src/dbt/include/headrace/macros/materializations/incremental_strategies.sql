@@ -36,7 +36,7 @@
     {%- if not headrace__is_column(key) -%}
       {%- do exceptions.raise_compiler_error("unique_key has the expression '" ~ key ~ "': merge needs columns. Give the expression a name in the model, or use delete+insert.") -%}
     {%- endif -%}
-    {%- do conditions.append('DBT_INTERNAL_SOURCE.' ~ key ~ ' = DBT_INTERNAL_DEST.' ~ key) -%}
+    {%- do conditions.append(get_merge_unique_key_match('DBT_INTERNAL_SOURCE.' ~ key, 'DBT_INTERNAL_DEST.' ~ key)) -%}
   {%- endfor -%}
   {%- if not keys -%}
     {%- do conditions.append('false') -%}
@@ -44,8 +44,8 @@
   merge into {{ target.render() }} as DBT_INTERNAL_DEST
   using {{ source.render() }} as DBT_INTERNAL_SOURCE
   on {{ '(' ~ conditions | join(') and (') ~ ')' }}
-  {%- if keys %}
-  {%- set updated = get_merge_update_columns(config.get('merge_update_columns'), config.get('merge_exclude_columns'), dest_columns) %}
+  {%- set updated = get_merge_update_columns(config.get('merge_update_columns'), config.get('merge_exclude_columns'), dest_columns) if keys else [] %}
+  {%- if updated %}
   when matched then update set
     {%- for column in updated %}
     {{ column }} = DBT_INTERNAL_SOURCE.{{ column }}{{ ',' if not loop.last }}
@@ -140,13 +140,12 @@
 {#- A batch replaces the rows of its time. -#}
 {% macro headrace__get_incremental_microbatch_sql(arg_dict) %}
   {%- set event_time = 'DBT_INTERNAL_DEST.' ~ config.get('event_time') -%}
-  {%- set bounds = [] + (arg_dict['incremental_predicates'] or []) -%}
-  {%- if model.config.get('__dbt_internal_microbatch_event_time_start') -%}
-    {%- do bounds.append(event_time ~ " >= timestamp '" ~ model.config['__dbt_internal_microbatch_event_time_start'] ~ "'") -%}
+  {%- set start = (model.batch.event_time_start if model.batch) or model.config.get('__dbt_internal_microbatch_event_time_start') -%}
+  {%- set end = (model.batch.event_time_end if model.batch) or model.config.get('__dbt_internal_microbatch_event_time_end') -%}
+  {%- if not start or not end -%}
+    {%- do exceptions.raise_compiler_error("dbt ran the model without saying from when to when its batch goes, and all rows of the table would have been replaced. If the project has a macro get_incremental_microbatch_sql of its own, set the flag require_batched_execution_for_custom_microbatch_strategy.") -%}
   {%- endif -%}
-  {%- if model.config.get('__dbt_internal_microbatch_event_time_end') -%}
-    {%- do bounds.append(event_time ~ " < timestamp '" ~ model.config['__dbt_internal_microbatch_event_time_end'] ~ "'") -%}
-  {%- endif -%}
+  {%- set bounds = [event_time ~ " >= timestamp '" ~ start ~ "'", event_time ~ " < timestamp '" ~ end ~ "'"] + (arg_dict['incremental_predicates'] or []) -%}
   merge into {{ arg_dict['target_relation'].render() }} as DBT_INTERNAL_DEST
   using {{ arg_dict['temp_relation'].render() }} as DBT_INTERNAL_SOURCE
   on false
