@@ -51,6 +51,19 @@ def test_an_attempt_that_had_to_be_given_up_tells_what_the_next_one_takes() -> N
     assert (found.incremental_seconds, found.full_seconds, found.prefers_full) == (14.0, 10.0, True)
 
 
+def test_what_making_state_tables_took_is_not_expected_again() -> None:
+    made = replace(_past(1_000, 50.0, insert_only=False), made_states=True)
+    found = estimate([made, WHOLE], _work(1_000, insert_only=False))
+    assert found is not None
+    assert not found.prefers_full, "the next one finds them there"
+    found = estimate([_past(1_000, 2.0, insert_only=False), made, WHOLE], _work(1_000, insert_only=False))
+    assert found is not None
+    assert found.incremental_seconds == 2.0
+    found = estimate([made, CHOSEN, made, WHOLE], _work(1_000, insert_only=False))
+    assert found is not None
+    assert found.prefers_full, "they never last until the next one"
+
+
 def test_a_full_refresh_is_scaled_by_the_size_of_the_sources() -> None:
     found = estimate([WHOLE], _work(10, 2_000_000))
     assert found is not None

@@ -12,6 +12,7 @@ from jinja2 import Template
 
 from dbt.adapters.headrace.incremental_code import incremental_code
 from dbt.adapters.headrace.streams import FullLoad, Place, Stream, StreamReader, named_sources, settled
+from headrace.errors import NotFound
 
 SOURCES = {
     "source.p.shop.s": {"source_name": "shop", "name": "s", "database": "main", "schema": "raw", "identifier": "S"},
@@ -31,16 +32,20 @@ HERE = Place("main", "dev", "main")
 class FakeLake:
     """A stream `main.raw.s` and another, `s2`, on `main.raw.t`, of which this is the newest version."""
 
-    def __init__(self, read: bool = False, version: int = 7) -> None:
-        self.read, self.version = read, version
+    def __init__(self, read: bool = False, version: int = 7, **shown: Any) -> None:
+        self.read, self.version, self.shown = read, version, SHOWN | shown
 
     def __call__(self, text: str) -> list[dict[str, Any]]:
         if text.startswith("SHOW TABLE STREAMS READ BY"):
-            return [SHOWN] if self.read and text.endswith("a_view_of_the_stream") else []
+            return [self.shown] if self.read and text.endswith("a_view_of_the_stream") else []
         if text.startswith("DESC HISTORY"):
             return [{"version": self.version}]
-        assert text.startswith("SHOW TABLE STREAMS IN `main`.`raw` LIKE 'S")
-        return [SHOWN, SHOWN | {"name": "s2"}]
+        if text.startswith("DESC TABLE"):
+            if "gone" in text:
+                raise NotFound("There is no such table.")
+            return []
+        assert text.upper().startswith("SHOW TABLE STREAMS IN `MAIN`.`RAW` LIKE 'S")
+        return [self.shown, self.shown | {"name": "s2"}]
 
 
 def full_load(
@@ -53,6 +58,10 @@ def full_load(
     sources = {key: source for key, source in SOURCES.items() if str(source["identifier"]).startswith("S")}
     named = named_sources(model, (sql, later), sources, HERE)
     return StreamReader(lake or FakeLake(), HERE).full_load(model, sql, later, named)
+
+
+def after(load: FullLoad, table: str = "m", lake: FakeLake | None = None) -> list[str]:
+    return StreamReader(lake or FakeLake(), HERE).after(load, table)
 
 
 def test_the_sources_that_a_model_names() -> None:
@@ -103,13 +112,13 @@ def test_a_model_as_later_runs_read_it() -> None:
 def test_a_stream_that_the_runs_do_not_read_stays_where_it_is() -> None:
     """Whatever the model says that it depends on: another target may read it."""
     load = full_load("select * from main.raw.t", later="select * from main.raw.other")
-    assert (load.sql, load.properties, load.after("m")) == ("select * from main.raw.t", {}, [])
+    assert (load.sql, load.properties, after(load)) == ("select * from main.raw.t", {}, [])
 
 
 def test_two_streams_of_one_table() -> None:
     load = full_load("select * from main.raw.t", later="select * from main.raw.s join main.raw.s2 using (id)")
     assert load.sql == "select * from main.raw.t VERSION AS OF 7"
-    assert [words[:50] for words in load.after("m")[:-1]] == [
+    assert [words[:50] for words in after(load)[:-1]] == [
         "ALTER TABLE STREAM main.raw.s SET OFFSET VERSION AS OF 7"[:50],
         "ALTER TABLE STREAM main.raw.s2 SET OFFSET VERSION AS OF 7"[:50],
     ]
@@ -117,11 +126,11 @@ def test_two_streams_of_one_table() -> None:
 
 def test_a_stream_that_the_runs_read_through_a_view() -> None:
     load = full_load("select * from main.raw.t", FakeLake(read=True), later="select * from a_view_of_the_stream")
-    assert load.after("m")[0] == "ALTER TABLE STREAM main.raw.s SET OFFSET VERSION AS OF 7"
+    assert after(load)[0] == "ALTER TABLE STREAM main.raw.s SET OFFSET VERSION AS OF 7"
 
 
 def test_where_nobody_can_tell_the_model_is_taken_at_its_word() -> None:
-    assert full_load("select * from main.raw.t", later=None).after("m")[0].startswith("ALTER TABLE STREAM main.raw.s ")
+    assert after(full_load("select * from main.raw.t", later=None))[0].startswith("ALTER TABLE STREAM main.raw.s ")
 
 
 @pytest.mark.parametrize("table", ["`main`.`raw`.`t`", "main.RAW.`T`", "raw.t"])
@@ -130,17 +139,41 @@ def test_a_full_load_beside_a_stream(table: str) -> None:
     assert f"from {table} VERSION AS OF 7 as x join main.raw.t2 using" in load.sql
     assert load.sql.count("VERSION AS OF") == 1
     assert load.properties == {"dbt_stream.main.raw.s": "made 2026-11-17T09:00:00+00:00; for main.dev.m; set offset 7"}
-    assert load.after("`main`.`dev`.`m`") == [
+    assert after(load, "`main`.`dev`.`m`") == [
         "ALTER TABLE STREAM main.raw.s SET OFFSET VERSION AS OF 7",
         "ALTER TABLE `main`.`dev`.`m` SET PROPERTIES "
         "('dbt_stream.main.raw.s'='made 2026-11-17T09:00:00+00:00; for main.dev.m')",
     ]
 
 
+def test_a_stream_that_goes_on_while_a_table_is_loaded() -> None:
+    load = full_load("select * from main.raw.t")
+    with pytest.raises(DbtRuntimeError, match="stands at version 9 already"):
+        after(load, lake=FakeLake(offset=9))
+
+
+@pytest.mark.parametrize("other", ["main.dev.other", "another table"])
+def test_a_stream_of_another_table(other: str) -> None:
+    with pytest.raises(DbtRuntimeError, match=f"is read into {other}.*would miss rows"):
+        full_load("select * from main.raw.t", FakeLake(last_read_into=other))
+    note = {"dbt_stream.main.raw.s": "made 2026-11-17T09:00:00+00:00; for main.dev.m"}
+    with pytest.raises(DbtRuntimeError, match=f"{other} has. Give each table a stream of its own"):
+        settled([replace(STREAM, read_into=other)], note, "main.dev.m")
+
+
+@pytest.mark.parametrize("own", ["main.dev.M", "main.dev.m__dbt_new", "main.dev.gone"])
+def test_a_stream_of_the_table_itself(own: str) -> None:
+    load = full_load("select * from main.raw.t", FakeLake(last_read_into=own))
+    assert len(load.beside) == 1
+    if "gone" not in own:
+        note = {"dbt_stream.main.raw.s": "made 2026-11-17T09:00:00+00:00; for main.dev.m"}
+        assert settled([replace(STREAM, read_into=own)], note, "main.dev.m") == []
+
+
 @pytest.mark.parametrize("sql", ["select * from `main`.`raw`.`S`", "select * from a_view_of_the_stream"])
 def test_a_full_load_that_reads_the_stream(sql: str) -> None:
     load = full_load(sql, FakeLake(read="view" in sql))
-    assert (load.sql, load.after("m")) == (sql, [])
+    assert (load.sql, after(load)) == (sql, [])
     assert load.properties == {"dbt_stream.main.raw.s": "made 2026-11-17T09:00:00+00:00; for main.dev.m"}
 
 
@@ -170,7 +203,6 @@ def test_batches_cannot_read_a_stream() -> None:
         (3, "in step", []),
         (3, "made 2026-11-17T09:00:00+00:00; set offset 7", ["SET OFFSET VERSION AS OF 7", "SET PROPERTIES"]),
         (7, "made 2026-11-17T09:00:00+00:00; set offset 7", ["SET OFFSET VERSION AS OF 7", "SET PROPERTIES"]),
-        (9, "made 2026-11-17T09:00:00+00:00; set offset 7", ["SET PROPERTIES"]),
     ],
 )
 def test_what_a_run_does_first(offset: int, note: str, expected: list[str]) -> None:

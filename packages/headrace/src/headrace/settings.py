@@ -176,6 +176,15 @@ class Settings(BaseModel):
         except RuntimeError as error:  # ~someone, who is no user here.
             raise ValueError(f"'{value}' is not a usable path: {error}") from None
 
+    @field_validator("path", "warehouse")
+    @classmethod
+    def _without_patterns(cls, value: Path | None) -> Path | None:
+        # Spark reads file names with these as patterns, and delta-rs ends over them.
+        odd = next((letter for letter in "[]{}*?\\" if letter in str(value or "")), None)
+        if odd is not None:
+            raise ValueError(f"the path of a lake cannot hold a {odd} character")
+        return value
+
     @field_validator("copy_folders")
     @classmethod
     def _absolute_folders(cls, value: tuple[Path, ...]) -> tuple[Path, ...]:

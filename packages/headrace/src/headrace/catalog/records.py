@@ -219,6 +219,8 @@ class Profile(Frozen):
     full_by_choice: bool = False
     abandoned: bool = False
     """Begun incrementally, and then computed whole, because the changes could not be computed."""
+    made_states: bool = False
+    """Whether state tables had to be made first: the next refreshes find them there."""
     state_rows: int | None = None
     state_bytes: int | None = None
     inputs: tuple[InputProfile, ...] = ()

@@ -34,32 +34,39 @@ Read = Callable[[Leaf], DataFrame]
 
 
 Known = Callable[[Node], DataFrame | None]
+Ordered = Callable[[DataFrame, Window], DataFrame]
 
 
-def evaluate(node: Node, read: Read, known: Known = lambda _: None) -> DataFrame:
+def evaluate(
+    node: Node, read: Read, known: Known = lambda _: None, ordered: Ordered = lambda rows, _: rows
+) -> DataFrame:
     """The rows of `node`; `read` gives the rows of a leaf under its unique column names, `known` those of any node
-    that need not be computed."""
+    that need not be computed. `ordered` may put something between a window and the rows that it gets."""
+
+    def of(below: Node) -> DataFrame:
+        return evaluate(below, read, known, ordered)
+
     if isinstance(node, Relation | Values):
         return read(node)
     rows = known(node)
     if rows is not None:
         return rows
     if isinstance(node, Project):
-        return project(evaluate(node.child, read, known), node)
+        return project(of(node.child), node)
     if isinstance(node, Filter):
-        return evaluate(node.child, read, known).where(node.condition)
+        return of(node.child).where(node.condition)
     if isinstance(node, InnerJoin | OuterJoin | SemiJoin):
-        return join(evaluate(node.left, read, known), evaluate(node.right, read, known), node)
+        return join(of(node.left), of(node.right), node)
     if isinstance(node, Aggregate):
-        return aggregate(evaluate(node.child, read, known), node)
+        return aggregate(of(node.child), node)
     if isinstance(node, UnionAll):
-        return reduce(DataFrame.union, (relabel(evaluate(child, read, known), child, node) for child in node.inputs))
+        return reduce(DataFrame.union, (relabel(of(child), child, node) for child in node.inputs))
     if isinstance(node, Explode):
-        return explode(evaluate(node.child, read, known), node)
+        return explode(of(node.child), node)
     if isinstance(node, Expand):
-        return expand(evaluate(node.child, read, known), node)
+        return expand(of(node.child), node)
     if isinstance(node, Window):
-        return window(evaluate(node.child, read, known), node)
+        return window(ordered(of(node.child), node), node)
     raise Bug(f"No evaluation for {node.kind}.")
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from headrace.ivm.changeset import WEIGHT, Changes
+from headrace.ivm.changeset import WEIGHT, Changes, net_if_comparable
 from headrace.ivm.layout import VISIBLE, live_rows
 from headrace.ivm.layout import WEIGHT as STORED_WEIGHT
 from headrace.names import quote
@@ -72,8 +72,11 @@ def relation_changes(spark: SparkSession, logs: DeltaLogs, relation: Relation, s
         terms = [(rows, sign * F.col(STORED_WEIGHT).cast("int")) for rows, sign in terms]
         terms = [(rows.where(VISIBLE) if VISIBLE in rows.columns else rows, sign) for rows, sign in terms]
     columns = [F.col(quote(own)).alias(column.name) for own, column in relation.columns]
-    found = [rows.select(*columns, sign.alias(WEIGHT)) for rows, sign in terms]
-    return Changes(reduce(DataFrame.union, found), source.insert_only and only_added)
+    found = reduce(DataFrame.union, [rows.select(*columns, sign.alias(WEIGHT)) for rows, sign in terms])
+    if not only_added:
+        # Files that were replaced as a whole, as by INSERT OVERWRITE: most of their rows may be there again.
+        found = net_if_comparable(found, relation.output)
+    return Changes(found, source.insert_only and only_added)
 
 
 def _feed(spark: SparkSession, logs: DeltaLogs, source: SourceRange) -> tuple[list[tuple[DataFrame, Column]], bool]:

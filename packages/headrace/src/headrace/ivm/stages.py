@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +22,7 @@ from headrace.ivm.layout import Grouped, LiveRows, folds_exactly, group_values, 
 from headrace.ivm.narrowing import one_of
 from headrace.ivm.sharing import canonical
 from headrace.ivm.sources import SourceRange, read_version, relation_changes, relation_rows
+from headrace.ivm.ties import without_ties
 from headrace.names import quote
 from headrace.plan.certainty import carriers
 from headrace.plan.dates import depends_on_date, own_texts_at, plan_at
@@ -42,8 +43,19 @@ STATE_ROWS = 500_000
 """From so many source rows on, the groups of an aggregate inside a query are kept."""
 
 Operator = TypeVar("Operator")
-Kept = Callable[[Aggregate], LiveRows | None]
 Rule = Callable[["Stages", Operator], Changes | None]
+
+
+class Kept(Protocol):
+    """Finds the state table of an inner aggregate at the old frontier. With `make`, one that is not there is made
+    first, if it is worth having."""
+
+    def __call__(self, node: Aggregate, *, make: bool = False) -> LiveRows | None: ...
+
+
+def nothing_kept(node: Aggregate, *, make: bool = False) -> LiveRows | None:
+    """Without state tables."""
+    return None
 
 
 class Uncertain(Exception):
@@ -62,15 +74,13 @@ class Stages:
         root: Node,
         dates: tuple[str | None, str | None] = (None, None),
         off: frozenset[str] = frozenset(),
-        kept: Kept = lambda _: None,
+        kept: Kept = nothing_kept,
     ) -> None:
         """`root` is the whole plan; `dates` are the days that current_date stands for, at the old frontier and at the
         new one; `off` are optimisations to do without; `kept` finds the state tables of inner aggregates."""
         self._kept = kept
         self.new_states: dict[str, tuple[Aggregate, DataFrame | None]] = {}
         """Inner aggregates whose state table moves on: their changed groups, None when there are none."""
-        self.wanted_states: dict[str, Aggregate] = {}
-        """Inner aggregates over big sources that had no state table to start from."""
         self.off = off
         self.spark = spark
         self.old_date, self.new_date = dates
@@ -107,20 +117,33 @@ class Stages:
 
     def old(self, node: Node) -> DataFrame:
         """The node's rows at the old frontier."""
-        return evaluate(plan_at(node, self.old_date), lambda relation: self._read(relation, old=True), self._old_groups)
+        return evaluate(
+            plan_at(node, self.old_date),
+            lambda relation: self._read(relation, old=True),
+            self._old_groups,
+            without_ties,
+        )
 
     def new(self, node: Node) -> DataFrame:
         """The node's rows at the new frontier."""
         return evaluate(
-            plan_at(node, self.new_date), lambda relation: self._read(relation, old=False), self._new_groups
+            plan_at(node, self.new_date),
+            lambda relation: self._read(relation, old=False),
+            self._new_groups,
+            without_ties,
         )
 
     def state_table(self, node: Aggregate) -> LiveRows | None:
-        """The stored groups of an inner aggregate at the old frontier, if they are kept."""
+        """The stored groups of an inner aggregate at the old frontier. Over big sources they are kept from now on, if
+        they were not: that takes about as long as one computation without them."""
         found = self._stored_groups(node)
         if found is None and self._may_be_kept(node) and self.size(node) >= STATE_ROWS:
-            self.wanted_states[state_key(node)] = node
+            found = self._kept(node, make=True)
         return found
+
+    def is_kept(self, node: Aggregate) -> bool:
+        """Whether there is a state table of it now."""
+        return self._stored_groups(node) is not None
 
     def _old_groups(self, node: Node) -> DataFrame | None:
         if not isinstance(node, Aggregate):

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.errors import NonDeterministic, NotAllowed, QueryFailed, UserError
-from headrace.names import own_column_problem
+from headrace.names import own_column_problem, quote_text
 from headrace.plan.binding import Binding, DatabaseOf, Locate, Located, bind
 from headrace.plan.definitions import function_definition
 from headrace.plan.jvm import Jvm, items, kind, optional, position_at, short_message, span, spark_errors
@@ -31,6 +31,8 @@ from headrace.sql.tokens import Kind, Token, scan
 __all__ = ["Located", "read_query"]
 
 _SPECIAL_DATES = ("now", "today", "tomorrow", "yesterday")
+_READ_DATES = ("Cast", "ParseToDate", "ParseToTimestamp")
+_DATES = ("date", "timestamp", "timestamp_ntz")
 _SUBQUERIES = ("ScalarSubquery", "Exists", "ListQuery", "LateralSubquery", "InSubquery")
 
 
@@ -153,7 +155,8 @@ def _check_sources(analyzed: Any, binding: Binding) -> None:
 
 def _check_determinism(jvm: Jvm, analyzed: Any, binding: Binding, text: str) -> bool:
     """Refuse functions that differ from one call to the next; say whether current_date is used."""
-    _refuse_special_dates(binding.bound)
+    if _has_special_dates(binding.bound):
+        _refuse_moments(analyzed)
     current = jvm.pattern("CURRENT_LIKE")
     variable = jvm.pattern("VARIABLE_REFERENCE")
     uses_current_date = False
@@ -186,15 +189,40 @@ def _check_determinism(jvm: Jvm, analyzed: Any, binding: Binding, text: str) -> 
     return uses_current_date
 
 
-def _refuse_special_dates(bound: BoundText) -> None:
-    """TIMESTAMP 'now' and the like are read by Spark's parser as the moment of parsing."""
+def _has_special_dates(bound: BoundText) -> bool:
+    """Whether there are texts such as 'now'. TIMESTAMP 'now' and the like are refused here: Spark's parser reads them
+    as the moment of parsing."""
+    found = False
     for piece in bound.pieces:
         if isinstance(piece, ViewSlot):
-            _refuse_special_dates(piece.query)
+            found = _has_special_dates(piece.query) or found
         elif isinstance(piece, str):
             for token in scan(piece):
-                if token.kind is Kind.STRING and token.value.strip().lower().split(" ")[0] in _SPECIAL_DATES:
+                if token.kind is Kind.STRING and _is_special(token.value):
+                    found = True
                     _refuse_if_moment(piece, token)
+    return found
+
+
+def _is_special(text: str) -> bool:
+    return text.strip().lower().split(" ")[0] in _SPECIAL_DATES
+
+
+def _refuse_moments(analyzed: Any) -> None:
+    """A text that is taken for a date, as in d > 'today': Spark's optimizer reads it as the moment at which it runs."""
+    for node in _nodes(analyzed):
+        for expression in items(node.expressions()):
+            for each in _parts(expression):
+                if kind(each) in _READ_DATES and str(each.dataType().typeName()) in _DATES:
+                    text = items(each.children())[0]
+                    is_text = text.foldable() and str(text.dataType().typeName()).startswith("string")
+                    value = str(text.eval(None)) if is_text else ""
+                    if _is_special(value):
+                        raise _moment(quote_text(value))
+
+
+def _parts(expression: Any) -> list[Any]:
+    return [expression, *(part for child in items(expression.children()) for part in _parts(child))]
 
 
 def _refuse_if_moment(piece: str, token: Token) -> None:
@@ -202,11 +230,14 @@ def _refuse_if_moment(piece: str, token: Token) -> None:
     typed = re.search(r"\b(DATE|TIMESTAMP(_NTZ|_LTZ)?)\s*\(?$", before) is not None
     cast = re.match(r"(AS|::)\s*(DATE|TIMESTAMP)", after) is not None
     if typed or cast:
-        raise NonDeterministic(
-            f"{token.text} as a date or timestamp is the moment at which it is read, so the table could never equal "
-            "its query.",
-            hint="Use current_date, or compute the value when the source rows are written.",
-        )
+        raise _moment(token.text)
+
+
+def _moment(text: str) -> NonDeterministic:
+    return NonDeterministic(
+        f"{text} as a date or timestamp is the moment at which it is read, so the table could never equal its query.",
+        hint="Use current_date, or compute the value when the source rows are written.",
+    )
 
 
 def _culprits(expression: Any, current: Any, variable: Any) -> list[Any]:

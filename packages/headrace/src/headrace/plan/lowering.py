@@ -72,7 +72,8 @@ def lower(jvm: Jvm, analyzed: Any, dynamic: dict[str, int]) -> tuple[Any, dict[i
 
 
 def _dynamic_leaves(jvm: Jvm, plan: Any, dynamic: dict[str, int], leaves: dict[int, int]) -> Any:
-    """Replace the view of each dynamic table by an empty leaf with the same columns."""
+    """Replace the view of each dynamic table by a leaf with the same columns, and with two rows that nobody looks at:
+    with fewer, Catalyst would take a subquery over it for one that cannot give several."""
     if kind(plan) == "View":
         identifier = plan.desc().identifier()
         source = dynamic.get(f"{identifier.database().get()}.{identifier.table()}".lower())
@@ -81,7 +82,8 @@ def _dynamic_leaves(jvm: Jvm, plan: Any, dynamic: dict[str, int], leaves: dict[i
             for attribute in items(output):
                 leaves[int(attribute.exprId().id())] = source
             none = jvm.object("scala.None")
-            return jvm.catalyst.plans.logical.LocalRelation(output, jvm.seq(()), False, none)
+            row = jvm.object(f"{CATALYST}.InternalRow").empty()
+            return jvm.catalyst.plans.logical.LocalRelation(output, jvm.seq((row, row)), False, none)
     children = items(plan.children())
     replaced = [_dynamic_leaves(jvm, child, dynamic, leaves) for child in children]
     if any(new is not old for new, old in zip(replaced, children, strict=True)):

@@ -173,7 +173,11 @@ def evaluated(
     """The query's own text, evaluated by Spark with every source at its version, on the given day.
 
     The sources are put in as temporary views over their files, which spares Spark from rebuilding each table's state.
-    Where the text needs the table's own name (a column written as `schema.table.column`), VERSION AS OF does it."""
+    Where the text needs the table's own name (a column written as `schema.table.column`), VERSION AS OF does it. A day
+    cannot be put into a SQL function that may name current_date: then the plan is evaluated, which has its body."""
+    if date is not None and query.plan is not None and any(each.kind == "function" for each in query.definitions):
+        rows = evaluate(plan_at(query.plan.root, date), leaves_at(spark, logs, query, versions))
+        return rows.selectExpr(*(f"{quote(own.name)} AS {quote(public)}" for public, own in query.plan.columns))
     views = {index: f"__hr_{uuid.uuid4().hex}" for index in range(len(query.sources))}
     for index, view in views.items():
         source = query.sources[index]
@@ -190,7 +194,10 @@ def evaluated(
     finally:
         for view in views.values():
             spark.catalog.dropTempView(view)
-    return rows.toDF(*(column.name for column in query.columns))
+    names = [column.name for column in query.columns]
+    if len(rows.columns) > len(names):  # `schema.table.*`, and a column came since.
+        rows = rows.select(*map(quote, names))
+    return rows.toDF(*names)
 
 
 def _on(date: str | None, text: str) -> str:

@@ -25,6 +25,8 @@ REMEMBERED = 30
 """So many of the last refreshes that did something are looked at."""
 RETRY_AFTER = 10
 """After so many full refreshes in a row by choice, an incremental one is tried again: data and machines change."""
+_MADE_OFTEN = 2
+"""After so many refreshes that all made state tables first, the next one is taken to do so, too."""
 _SAME_SIZE = 4
 """Changes within this factor count as of one size."""
 _FIXED_SECONDS = 1.0
@@ -51,6 +53,8 @@ class Past:
     insert_only: bool = False
     whole_seconds: float | None = None
     """What computing all rows was estimated to take then."""
+    made_states: bool = False
+    """Whether it made state tables first."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,7 @@ def past_of(records: Sequence[RefreshRecord], generation: int) -> list[Past]:
             by_choice=record.profile.full_by_choice,
             insert_only=bool(record.profile.insert_only),
             whole_seconds=record.profile.estimated_full_seconds,
+            made_states=record.profile.made_states,
         )
         for record in records
         if record.state == "SUCCEED"
@@ -136,12 +141,16 @@ def estimate(past: Sequence[Past], work: Work) -> Estimate | None:
 
 
 def _incremental(past: Sequence[Past], changed_rows: int, only_inserted: bool, per_row: float) -> float:
+    incremental = [each for each in past if each.incremental]
+    # A refresh that makes state tables takes long, and the next ones do not; unless that happens again and again.
+    with_states = [each for each in incremental if not each.made_states]
+    if with_states or len(incremental) < _MADE_OFTEN:
+        incremental = with_states
     # What insertions took says little about removals of that number, only about what even a small change costs.
     measured = [
         (each.changed_rows, each.seconds)
-        for each in past
-        if each.incremental
-        and each.changed_rows is not None
+        for each in incremental
+        if each.changed_rows is not None
         and (each.insert_only is only_inserted or each.changed_rows * _SAME_SIZE < changed_rows)
     ]
     near = [s for rows, s in measured if changed_rows <= rows * _SAME_SIZE and rows <= changed_rows * _SAME_SIZE]

@@ -44,8 +44,8 @@ from headrace.errors import (
 from headrace.ivm.layout import VISIBLE, layout_of, schema_text
 from headrace.ivm.sources import SourceRange
 from headrace.ivm.stages import Stages, Uncertain, state_key
+from headrace.ivm.ties import TIES
 from headrace.optimisations import SMALL_COMMITS
-from headrace.plan.nodes import Aggregate
 from headrace.progress import Progress
 from headrace.refresh import compute
 from headrace.refresh.cost import insert_only
@@ -55,7 +55,7 @@ from headrace.refresh.lease import PATIENCE_SECONDS, held_lease
 from headrace.refresh.outlook import SOURCE_GONE, Lookout, Outlook
 from headrace.refresh.profile import inputs_of, steps_of, total, with_reads
 from headrace.refresh.states import StateTables
-from headrace.refresh.stored import CommitNote, Stored, app_id, read_stored
+from headrace.refresh.stored import CommitNote, Stored, app_id, read_stored, readable, readable_versions
 from headrace.storage.arrow import committable, for_delta
 from headrace.storage.delta import DeltaLogs, require_sequence
 from headrace.storage.errors import is_of_surroundings, short_message
@@ -79,6 +79,15 @@ class _End:
     record: RefreshRecord
     settle: tuple[str, int] | None
     release: tuple[str, int]
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A refresh that has committed."""
+
+    note: CommitNote
+    steps: tuple[StepProfile, ...] = ()
+    made_states: bool = False
 
 
 class Runner:
@@ -113,8 +122,6 @@ class Runner:
         self._progress = progress
         self._zone = zone
         self._lookout = Lookout(spark, store, logs)
-        self._wanted_states: dict[str, list[Aggregate]] = {}
-        """Of each table, the inner aggregates whose groups the last refresh would have liked to find."""
         self._clock = clock
         self._unwritten: dict[str, _End] = {}
         """By job id, the ends that the operations database did not take: its disk was full, say."""
@@ -262,9 +269,10 @@ class Runner:
         began = time.monotonic()
         with meter:
             if kept is None:
-                note, steps = self._commit(table, look, record.job_id, sequence)
+                done = self._commit(table, look, record.job_id, sequence)
             else:
-                note, steps = self._overwrite(table, look, kept, record.job_id, KEEP_ROWS, decision.reason), ()
+                done = _Done(self._overwrite(table, look, kept, record.job_id, KEEP_ROWS, decision.reason))
+        note = done.note
         failpoints.reach("after-commit")
         require_sequence(self._logs.sequence(table.storage_path, app_id(table)), sequence, table.storage_path)
         if table.stale_reason is not None:
@@ -287,10 +295,11 @@ class Runner:
             estimated_full_seconds=None if decision.whole_seconds is None else round(decision.whole_seconds, 3),
             full_by_choice=decision.full_by_choice and note.mode == "FULL",
             abandoned=decision.mode == "INCREMENTAL" and note.mode == "FULL",
+            made_states=done.made_states,
             state_rows=state_rows,
             state_bytes=state_bytes,
             inputs=inputs,
-            steps=steps,
+            steps=done.steps,
         ).model_copy(update=meter.readings())
         failpoints.reach("before-finish")
         return record.model_copy(
@@ -374,9 +383,7 @@ class Runner:
         rebound = self._store.change_table(table.id, lambda present: present.with_changes(table, rebound))
         return rebound, self.outlook(rebound)
 
-    def _commit(
-        self, table: DynamicTable, look: Outlook, job_id: str, sequence: int
-    ) -> tuple[CommitNote, tuple[StepProfile, ...]]:
+    def _commit(self, table: DynamicTable, look: Outlook, job_id: str, sequence: int) -> _Done:
         """Steps 6 and 7: compute and commit; an incremental computation that cannot go on becomes a full one."""
         assert look.frontier is not None
         reason = look.decision.reason
@@ -388,24 +395,17 @@ class Runner:
                 reason = str(doubt)
             except (PySparkException, Py4JJavaError, pa.ArrowException) as error:
                 running.require_wanted()  # What was cancelled is not recomputed whole.
-                reason = f"The changes could not be computed: {short_message(error)}"
+                told = short_message(error)
+                reason = TIES if TIES in told else f"The changes could not be computed: {told}"
             if table.refresh_mode == "INCREMENTAL":
                 reason += " (Recomputed although REFRESH_MODE is INCREMENTAL: the contents must be right.)"
         self._progress.tell(f"{table.table_name}: full refresh. {reason or ''}")
-        return self._commit_whole(table, look, job_id, sequence, reason), ()
+        return _Done(self._commit_whole(table, look, job_id, sequence, reason))
 
-    def _commit_changes(
-        self, table: DynamicTable, look: Outlook, job_id: str, sequence: int
-    ) -> tuple[CommitNote, tuple[StepProfile, ...]]:
+    def _commit_changes(self, table: DynamicTable, look: Outlook, job_id: str, sequence: int) -> _Done:
         note = look.stored.note
         assert note is not None
         assert look.frontier is not None
-        assert table.query.plan is not None
-        ranges = tuple(self._readable(source) for source in look.decision.ranges)
-        dates = (note.frontier.date, look.frontier.date)
-        states = StateTables(self.spark, self._logs, table, self._progress)
-        kept = states.kept(note.frontier, self.off)
-        stages = compute.stages_of(self.spark, self._logs, ranges, table.query.plan, dates, self.off, kept)
         empty = replace(
             note,
             sequence=sequence,
@@ -419,18 +419,26 @@ class Runner:
             generation=table.generation,
             fold=False,
         )
+        if table.query.plan is None:  # Only the frontier moves.
+            self._append_local(table, None, empty)
+            return _Done(empty)
+        ranges = tuple(self._readable(source) for source in look.decision.ranges)
+        dates = (note.frontier.date, look.frontier.date)
+        states = StateTables(self.spark, self._logs, table, self._progress)
+        kept = states.kept(note.frontier, self.off)
+        stages = compute.stages_of(self.spark, self._logs, ranges, table.query.plan, dates, self.off, kept)
         if not stages.new_day and not any(source.changed for source in ranges):
             self._append_local(table, None, empty)
             states.advance(stages, note.frontier, look.frontier)
-            return empty, ()
+            return _Done(empty)
         try:
             done = self._append_changes(table, look.stored, stages, empty)
             failpoints.reach("before-state-tables")
             states.advance(stages, note.frontier, look.frontier)
-            self._wanted_states[table.id] = list(stages.wanted_states.values())
             changed_rows = (done.rows_inserted or 0) + (done.rows_deleted or 0)
             kept_groups = {state_key(node): found.note.live_rows or 0 for node, found in states.all()}
-            return done, steps_of(table.query, stages, changed_rows, done.live_rows, kept_groups)
+            steps = steps_of(table.query, stages, changed_rows, done.live_rows, kept_groups)
+            return _Done(done, steps, made_states=bool(states.made))
         finally:
             stages.close()
 
@@ -459,7 +467,7 @@ class Runner:
     ) -> CommitNote:
         assert look.frontier is not None
         layout = layout_of(table.query)
-        versions = {s.path: self._logs.readable(s.path, s.version) for s in look.frontier.sources}
+        versions = readable_versions(self._logs, table.query, look.frontier)
         whole = compute.whole(self.spark, self._logs, table.query, versions, look.frontier.date, layout, sequence)
         return self._overwrite(table, look, whole, job_id, "FULL", reason)
 
@@ -503,7 +511,10 @@ class Runner:
 
     def _commits_itself(self, table: DynamicTable) -> bool:
         """Whether small changesets can be committed without Spark."""
-        return SMALL_COMMITS not in self.off and committable(layout_of(table.query).columns)
+        # delta-rs names the folder of a timestamp without its zone, and Delta reads it in that of the session.
+        folders = {name.lower() for name in partition_columns(table)}
+        timed = any(c.type.lower().startswith("timestamp") for c in table.query.columns if c.name.lower() in folders)
+        return SMALL_COMMITS not in self.off and not timed and committable(layout_of(table.query).columns)
 
     def _append_local(self, table: DynamicTable, rows: pa.Table | None, note: CommitNote) -> None:
         columns = layout_of(table.query).columns
@@ -521,20 +532,20 @@ class Runner:
 
     def _readable(self, source: SourceRange) -> SourceRange:
         """The same range, its rows read where VACUUM has left them."""
-        if source.old is None or source.is_dynamic:
+        if source.old is None:
             return source
         return replace(
             source,
-            old_rows=self._logs.readable(source.path, source.old),
-            new_rows=self._logs.readable(source.path, source.new),
+            old_rows=readable(self._logs, source.path, source.old, is_dynamic=source.is_dynamic),
+            new_rows=readable(self._logs, source.path, source.new, is_dynamic=source.is_dynamic),
         )
 
     def tidy(self, table: DynamicTable, *, folds: bool = True) -> str | None:
         """What is better done after a refresh than in it: fold the storage when the policy says so and `folds` allows
-        it, and look after the state tables. Gives the reason for a fold, None when there was none."""
-        fold_due, wanted = folds and fold_is_due(self._logs, table), self._wanted_states.pop(table.id, [])
+        it, and those of its state tables. Gives the reason for a fold, None when there was none."""
+        fold_due = folds and fold_is_due(self._logs, table)
         states = StateTables(self.spark, self._logs, table, self._progress)
-        if not fold_due and not wanted and not states.need_folding():
+        if not fold_due and not states.need_folding():
             return None
         with held_lease(self._store, table.id, f"{self._owner}/{FOLD}", self._lease_seconds, self._clock) as fencing:
             reason = None
@@ -543,9 +554,7 @@ class Runner:
                 if fold_due:
                     self._progress.tell(f"{table.table_name}: folding its storage")
                     reason = fold(self.spark, self._logs, table)
-                note = read_stored(self._logs, table).note
-                if note is not None:
-                    states.tend(wanted, note.frontier)
+                states.fold()
             except (PySparkException, Py4JJavaError, DeltaError, OSError) as error:
                 # The refresh itself is done and right; the next one tries again.
                 reason = f"not tidied: {short_message(error)}"

@@ -4,9 +4,9 @@ They lie in the folder `_state` of the table's own storage, one Delta table for 
 grouped table without public columns. Each commit carries the versions of the sources that the groups come from.
 
 A state table is only ever a shortcut. One that is missing, or stands at other versions than the dynamic table, is not
-used: the refresh computes the groups it needs from the sources, and the table is made again afterwards. So nothing
-depends on its commit being in step with the dynamic table's: it is written after it, and a crash between leaves a
-state table that nobody uses.
+used: it is made again first, at the old frontier, or the refresh computes the groups it needs from the sources. So
+nothing depends on its commit being in step with the dynamic table's: it moves on after it, and a crash between leaves
+a state table that nobody uses.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from headrace.plan.nodes import Aggregate, Frozen, Plan, Relation, walk
 from headrace.progress import Progress
 from headrace.refresh.compute import leaves_at, live_table
 from headrace.refresh.fold import by_keys
+from headrace.refresh.stored import readable_versions
 from headrace.storage.arrow import committable, for_delta
 from headrace.storage.delta import DeltaLogs
 from headrace.storage.errors import short_message
@@ -84,24 +85,37 @@ class StateTables:
         self._table = table
         self._progress = progress
         self._folder = Path(table.storage_path) / FOLDER
+        self.made: set[str] = set()
+        """The keys of the aggregates for which one was made."""
 
     def kept(self, at: Frontier, off: frozenset[str]) -> stages_module.Kept:
-        """How to find the live groups of an aggregate, if there are any at this frontier."""
+        """How to find the live groups of an aggregate at this frontier, or to make the table that has them."""
         seen: dict[str, LiveRows | None] = {}
 
-        def find(node: Aggregate) -> LiveRows | None:
+        def find(node: Aggregate, *, make: bool = False) -> LiveRows | None:
             key = state_key(node)
             if key not in seen:
-                found = self.find(node)
-                usable = found is not None and found.note.worth_keeping and self.is_at(node, found, at)
-                try:
-                    seen[key] = self._live(node, found, local=LOCAL_ROWS not in off) if found and usable else None
-                except _FAILURES as error:
-                    self._tell(f"a state table cannot be read: {short_message(error)}")
-                    seen[key] = None
+                seen[key] = self._live_at(node, at, off)
+            if seen[key] is None and make and key not in self.made:
+                present = self.find(node)
+                if present is None or present.note.worth_keeping:
+                    self._tell("computing the groups of an aggregate, which are kept from now on")
+                    self.made.add(key)
+                    self._or_none(node, partial(self._make, node, at))
+                    seen[key] = self._live_at(node, at, off)
             return seen[key]
 
         return find
+
+    def _live_at(self, node: Aggregate, at: Frontier, off: frozenset[str]) -> LiveRows | None:
+        found = self.find(node)
+        if found is None or not found.note.worth_keeping or not self.is_at(node, found, at):
+            return None
+        try:
+            return self._live(node, found, local=LOCAL_ROWS not in off)
+        except _FAILURES as error:
+            self._tell(f"a state table cannot be read: {short_message(error)}")
+            return None
 
     def find(self, node: Aggregate) -> StateTable | None:
         path = self._path(node)
@@ -136,16 +150,14 @@ class StateTables:
                 except _FAILURES as error:
                     self._tell(f"a state table did not move on: {short_message(error)}")
 
-    def tend(self, wanted: list[Aggregate], at: Frontier) -> None:
-        """Make the state tables that the last refresh missed, fold those that need it, remove those of no use."""
-        for node in wanted:
-            found = self.find(node)
-            if found is None or found.note.worth_keeping:
-                self._tell("keeping the groups of an aggregate for the next refresh")
-                self._or_none(node, partial(self._make, node, at))
+    def fold(self) -> None:
+        """Fold those that need it."""
         for node, found in self.all():
             if _fold_is_due(found):
                 self._or_none(node, partial(self._fold, node, found))
+
+    def _remove_unused(self) -> None:
+        """Those of a query that was replaced."""
         used = {Path(self._path(node)) for node in self._aggregates()}
         for folder in self._folder.iterdir() if self._folder.is_dir() else ():
             if folder not in used:
@@ -225,7 +237,8 @@ class StateTables:
         self._write(kept, found.path, _counted(moved, counts[0], counts[1]), "append")
 
     def _make(self, node: Aggregate, at: Frontier) -> None:
-        versions = {source.path: self._logs.readable(source.path, source.version) for source in at.sources}
+        self._remove_unused()
+        versions = readable_versions(self._logs, self._table.query, at)
         rows = evaluate(node.child, leaves_at(self._spark, self._logs, self._table.query, versions))
         layout = _layout(node)
         whole = grouped_rule.whole(rows, Grouped(aggregate=node, finish=()), Plan(root=node, columns=()), layout, 1)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pydantic import ValidationError
 
 from headrace.catalog.records import DynamicTable, Frontier
+from headrace.plan.query import Query
 from headrace.storage.delta import Commit, DeltaLogs
 
 # Commits that others may make without touching the rows.
@@ -49,6 +50,20 @@ def read_note(text: str | None) -> CommitNote | None:
         return CommitNote(**{**body, "frontier": Frontier.model_validate(body["frontier"])})
     except (ValueError, TypeError, KeyError, ValidationError):
         return None
+
+
+def readable(logs: DeltaLogs, path: str, version: int, *, is_dynamic: bool) -> int:
+    """The newest version of a source with the same rows: VACUUM may have removed the files of the older ones. A fold
+    of a dynamic table changes none."""
+    return logs.readable(path, version, as_source if is_dynamic else None)
+
+
+def readable_versions(logs: DeltaLogs, query: Query, frontier: Frontier) -> dict[str, int]:
+    """Where the rows of each source of a frontier are read, by its path."""
+    dynamic = {source.path for source in query.sources if source.kind == "dynamic"}
+    return {
+        each.path: readable(logs, each.path, each.version, is_dynamic=each.path in dynamic) for each in frontier.sources
+    }
 
 
 @dataclass(frozen=True)

@@ -21,15 +21,15 @@ from headrace.catalog.records import DynamicTable
 from headrace.errors import NotAllowed
 from headrace.ivm.evaluate import evaluate
 from headrace.ivm.maintainable import CHANCY
-from headrace.ivm.rules.window import has_ties
 from headrace.ivm.sources import SourceRange, read_version
+from headrace.ivm.ties import has_ties
 from headrace.names import quote
 from headrace.plan.certainty import Origins, carriers, deciding_texts, named_in
 from headrace.plan.dates import plan_at
 from headrace.plan.nodes import Aggregate, Node, Window, walk
 from headrace.plan.query import OutputColumn, Query
 from headrace.refresh.compute import evaluated, leaves_at
-from headrace.refresh.stored import Stored, read_stored
+from headrace.refresh.stored import Stored, read_stored, readable_versions
 from headrace.storage.delta import DeltaLogs
 
 TOLERANCE = 1e-9
@@ -63,7 +63,7 @@ def verify(spark: SparkSession, logs: DeltaLogs, table: DynamicTable) -> Verdict
             hint=f"Run REFRESH DYNAMIC TABLE {table.table_name} first.",
         )
     frontier = stored.note.frontier
-    versions = {source.path: logs.readable(source.path, source.version) for source in frontier.sources}
+    versions = readable_versions(logs, table.query, frontier)
     expected = evaluated(spark, logs, table.query, versions, frontier.date)
     itself = SourceRange(table.storage_path, True, None, stored.version, True, False, None)
     actual = read_version(spark, logs, itself, stored.version)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -198,11 +199,12 @@ class DeltaLogs:
         self._effective[path] = (newest, version)
         return version
 
-    def readable(self, path: str, version: int) -> int:
-        """The newest version with the same rows: VACUUM may have removed the files of the older ones."""
+    def readable(self, path: str, version: int, seen: Callable[[Commit], Commit] | None = None) -> int:
+        """The newest version with the same rows: VACUUM may have removed the files of the older ones. `seen` tells what
+        a commit means to its readers, where that is not what it says."""
         later = self.commits(path, version, self.snapshot(path).version)
         for commit in later or ():
-            if commit.changes != "none":
+            if (commit if seen is None else seen(commit)).changes != "none":
                 break
             version = commit.version
         return version
@@ -241,7 +243,8 @@ class DeltaLogs:
                 return None
             table = self._at(path, version)
             files = [unquote(local_path(uri)) for uri in table.file_uris()]
-            if len(files) > _MOST_PLAIN_FILES:
+            # A shallow clone names those of another table.
+            if len(files) > _MOST_PLAIN_FILES or any(":/" in file for file in files):
                 return None
             return PlainFiles(tuple(files), table.schema().to_json())
 

@@ -31,14 +31,14 @@ from headrace.plan.nodes import Aggregate
 def changes(stages: Stages, node: Aggregate) -> Changes | None:
     grouped = Grouped(aggregate=node, finish=())
     foldable = folds_exactly(grouped, stages.inexact) and stages.uses(FOLDED_STATES)
-    stored = stages.state_table(node) if foldable else None
     below = stages.materialized(node.child)
     if below is None:
-        if stored is not None:
+        if foldable and stages.is_kept(node):
             stages.new_states[state_key(node)] = (node, None)
         return None
     if not foldable:
         return _subtracted(stages, node, below)
+    stored = stages.state_table(node)
     if stored is not None:
         return _from_state_table(stages, grouped, stored, below)
     old = whole_states(affected(stages, node.keys, stages.old(node.child), below), grouped)

@@ -28,6 +28,7 @@ from headrace.names import quote
 from headrace.plan.dates import names_date, own_texts_at
 from headrace.plan.nodes import Expression, Filter, Plan, Project
 from headrace.plan.pruning import names_in, own_texts
+from headrace.plan.types import comparable
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,12 @@ def replacements(
     kept = [COUNT, *(column.name for column in state_columns(grouped))]
     if dated:
         kept += [column.name for column in layout.columns if column.name == VISIBLE or column in layout.public]
-    same = " AND ".join(f"{quote(f'o_{name}')} <=> {quote(name)}" for name in kept)
-    is_new = f"o_{BORN} IS NULL OR NOT ({same})"
+    types = {column.name: column.type for column in layout.columns}
+    if all(comparable(types[name]) for name in kept):
+        same = " AND ".join(f"{quote(f'o_{name}')} <=> {quote(name)}" for name in kept)
+        is_new = f"o_{BORN} IS NULL OR NOT ({same})"
+    else:
+        is_new = "true"  # Of a map or a variant nobody can tell.
     done = finished(groups if dated else groups.where(is_new), grouped, plan, layout, sequence, *olds)
     done = done.where(is_new) if dated else done
     fresh = ", ".join(f"{quote(c.name)} AS {quote(c.name)}" for c in layout.columns)

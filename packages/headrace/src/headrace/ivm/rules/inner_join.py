@@ -54,6 +54,26 @@ class Inputs:
         both_ways = [pair for one, other in equalities for pair in ((one, other), (other, one))]
         return [(one, other) for one, other in both_ways if self._over(one, ours) and self._over(other, theirs)]
 
+    @cached_property
+    def equals(self) -> list[set[str]]:
+        """Expressions that have the same value in every row of the join, also by way of others."""
+        found: list[set[str]] = []
+        for sides in (condition.sides for condition in self.conditions if condition.sides is not None):
+            met = [each for each in found if each & set(sides)]
+            found = [each for each in found if each not in met] + [set(sides).union(*met)]
+        return found
+
+    def known_pairs(self, ours: set[str], theirs: set[str]) -> list[tuple[str, str]]:
+        """As `pairs`, with those that follow from other equalities: of a = b and b = c, also a and c."""
+        known = {
+            other: one
+            for same in self.equals
+            for one in sorted(same, reverse=True)  # So that a plain column is preferred to an expression over one.
+            for other in same
+            if self._over(one, ours) and self._over(other, theirs)
+        }
+        return [(one, other) for other, one in sorted(known.items())]
+
     def _over(self, text: str, names: set[str]) -> bool:
         used = self.columns_in(text)
         return bool(used) and used <= names
@@ -99,7 +119,7 @@ def _term(stages: Stages, inputs: Inputs, place: int, found: Changes) -> DataFra
         nearest = min(remaining, key=lambda n: (not inputs.pairs(reached, inputs.names[n]), n))
         remaining.remove(nearest)
         node = inputs.nodes[nearest]
-        keys = inputs.pairs(start, inputs.names[nearest])
+        keys = inputs.known_pairs(start, inputs.names[nearest])
         side = stages.old(node) if nearest < place else stages.new(node)
         side = stages.narrowed(side, [theirs for _, theirs in keys], found, [ours for ours, _ in keys])
         if stages.small and reached != start and stages.is_big(node) and passed <= _SURELY_FEW:

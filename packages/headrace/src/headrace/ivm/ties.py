@@ -1,0 +1,49 @@
+"""Rows that tie in the ORDER BY of a window function whose result depends on their order.
+
+They may change places from one evaluation to the next, and what is taken out would not be what was put in. So wherever
+a window is evaluated once more during a refresh, its ties are looked for: by the rule for windows in the partitions
+that changed, and inside the evaluation itself in all partitions that another operator asks for.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from headrace.names import quote, quote_text
+from headrace.plan.nodes import Window
+from headrace.plan.types import comparable
+
+TIES = "Rows are equal in the ORDER BY of a window function whose result depends on their order."
+
+
+def has_ties(rows: DataFrame, node: Window) -> bool:
+    """Whether rows of one partition are equal in ORDER BY, but not in everything else."""
+    keys = [*(key.text for key in node.keys), *node.order]
+    named = rows.selectExpr(
+        *(f"{text} AS __hr_o{place}" for place, text in enumerate(keys)), f"{_difference(node)} AS __hr_d"
+    )
+    groups = named.groupBy(*(f"__hr_o{place}" for place in range(len(keys))))
+    return bool(groups.agg(F.expr("min(__hr_d) <> max(__hr_d) AS tied")).where("tied").limit(1).count())
+
+
+def without_ties(rows: DataFrame, node: Window) -> DataFrame:
+    """The rows, the input of a window; whoever reads a partition of them in which rows tie gets an error instead.
+
+    This is part of the plan: a filter on the partition's keys further up reaches the rows as it does without it."""
+    if not node.order:
+        return rows
+    partition = ", ".join([*(key.text for key in node.keys), *node.order])
+    both = (f"{least}(__hr_d) OVER (PARTITION BY {partition})" for least in ("min", "max"))
+    tied = " <> ".join(both)
+    marked = rows.selectExpr("*", f"{_difference(node)} AS __hr_d").selectExpr("*", f"{tied} AS __hr_tied")
+    checked = marked.where(f"CASE WHEN __hr_tied THEN raise_error({quote_text(TIES)}) ELSE true END")
+    return checked.drop("__hr_d", "__hr_tied")
+
+
+def _difference(node: Window) -> str:
+    """An expression that differs for rows that do."""
+    kept = [column for column in node.child.output if comparable(column.type)]
+    if len(kept) < len(node.child.output):
+        return "monotonically_increasing_id()"
+    return f"xxhash64({', '.join(quote(column.name) for column in kept)})"

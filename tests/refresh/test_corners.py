@@ -1,0 +1,195 @@
+"""Places where tables, files and functions meet in ways that few queries have."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from headrace import Lake
+from headrace.errors import HeadraceError
+from headrace.refresh.fold import fold
+from refresh.test_sources import refresh
+
+
+def test_only_the_frontier_moves_below_a_query_without_a_rule(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE t (k INT, v INT); INSERT INTO t VALUES (1, 200);
+        CREATE DYNAMIC TABLE up AS SELECT k, v FROM t WHERE v > 100 ORDER BY v LIMIT 5;
+        CREATE DYNAMIC TABLE d AS SELECT sum(v) AS s FROM up;
+        INSERT INTO t VALUES (2, 1)
+        """
+    )
+    assert refresh(lake, "up")["technique"] == "ADVANCE"
+    assert refresh(lake)["technique"] == "ADVANCE"
+    lake.sql("INSERT INTO t VALUES (3, 300)")
+    refresh(lake, "up")
+    assert refresh(lake)["refresh_mode"] == "FULL"
+    assert lake.sql("SELECT s FROM d").rows == [(500,)]
+
+
+def test_ties_that_another_operator_asks_for(lake: Lake) -> None:
+    """The window's own rows do not change: the other side of the join does, and the window is evaluated for it."""
+    ranked = "(SELECT *, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM t)"
+    lake.sql(
+        f"""
+        CREATE TABLE t (k INT, v INT, p STRING);
+        INSERT INTO t VALUES (1, 1, 'a'), (1, 1, 'b'), (2, 1, 'c'), (2, 2, 'd');
+        CREATE TABLE names (k INT, name STRING); INSERT INTO names VALUES (2, 'two');
+        CREATE DYNAMIC TABLE d AS SELECT x.p, y.name FROM {ranked} x JOIN names y ON x.k = y.k WHERE x.n = 1;
+        INSERT INTO names VALUES (2, 'zwei')
+        """
+    )
+    row = refresh(lake)
+    assert (row["refresh_mode"], sorted(lake.sql("SELECT * FROM d").rows)) == (
+        "INCREMENTAL", [("c", "two"), ("c", "zwei")],
+    ), "there are no ties where the change looks"  # fmt: skip
+    lake.sql("INSERT INTO names VALUES (1, 'one')")
+    row = refresh(lake)
+    assert row["refresh_mode"] == "FULL"
+    assert row["reason"].startswith("Rows are equal in the ORDER BY")
+    assert len(lake.sql("SELECT * FROM d").rows) == 3
+
+
+def test_a_timestamp_in_partitioned_by(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE t (id INT, at TIMESTAMP, day TIMESTAMP_NTZ);
+        INSERT INTO t VALUES (1, TIMESTAMP'2024-01-01 10:00:00', TIMESTAMP_NTZ'2024-01-01 00:00:00');
+        CREATE DYNAMIC TABLE d PARTITIONED BY (at, day) AS SELECT id, at, day FROM t;
+        INSERT INTO t VALUES (2, TIMESTAMP'2024-01-02 10:00:00', TIMESTAMP_NTZ'2024-01-02 00:00:00')
+        """
+    )
+    assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
+    lake.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        told = lake.spark.sql("SELECT id, unix_timestamp(at) AS s, CAST(day AS STRING) AS day FROM d ORDER BY id")
+        assert [tuple(row) for row in told.collect()] == [
+            (1, 1704103200, "2024-01-01 00:00:00"), (2, 1704189600, "2024-01-02 00:00:00"),
+        ]  # fmt: skip
+    finally:
+        lake.spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_a_folded_and_vacuumed_table_can_be_read(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE t (k INT, v INT); INSERT INTO t VALUES (1, 1), (2, 2);
+        CREATE DYNAMIC TABLE up AS SELECT k, sum(v) AS s FROM t GROUP BY k;
+        INSERT INTO t VALUES (1, 10)
+        """
+    )
+    refresh(lake, "up")
+    context = lake._context
+    assert fold(context.spark, context.logs, context.require_dynamic(("up",)), force=True) is not None
+    context.logs.forget(context.require_dynamic(("up",)).storage_path)
+    lake.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    lake.sql("VACUUM up RETAIN 0 HOURS")
+    lake.sql("CREATE DYNAMIC TABLE d AS SELECT up.k, up.s, t.v FROM up JOIN t ON up.k = t.k")
+    assert lake.sql("VERIFY DYNAMIC TABLE d").rows[0][1] == "EQUAL"
+    lake.sql("INSERT INTO t VALUES (2, 20)")
+    refresh(lake, "up")
+    assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
+    assert sorted(lake.sql("SELECT * FROM d").rows) == [(1, 11, 1), (1, 11, 10), (2, 22, 2), (2, 22, 20)]
+
+
+def test_a_shallow_clone_as_a_source(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE t (k INT, v INT); INSERT INTO t VALUES (1, 1), (2, 2);
+        CREATE TABLE c SHALLOW CLONE t TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true');
+        CREATE DYNAMIC TABLE d AS SELECT k, sum(v) AS s FROM c GROUP BY k;
+        INSERT INTO c VALUES (1, 10); DELETE FROM c WHERE k = 2
+        """
+    )
+    assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
+    assert lake.sql("SELECT * FROM d").rows == [(1, 11)]
+
+
+def test_maps_as_values_of_groups(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE t (k INT, m MAP<STRING, INT>); INSERT INTO t VALUES (1, map('a', 1));
+        CREATE DYNAMIC TABLE d REFRESH_MODE = INCREMENTAL AS SELECT k, any_value(m) AS m FROM t GROUP BY k;
+        INSERT INTO t VALUES (2, map('b', 2)), (3, NULL)
+        """
+    )
+    assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
+    lake.sql("DELETE FROM t WHERE k = 1; UPDATE t SET m = map('c', 3) WHERE k = 3")
+    assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
+    assert sorted(lake.sql("SELECT k, m FROM d").rows) == [(2, {"b": 2}), (3, {"c": 3})]
+
+
+def test_current_date_in_a_function(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def day(number: int) -> None:
+        monkeypatch.setattr(lake._context.runner, "_clock", lambda: datetime(2024, 5, number, 12, tzinfo=timezone.utc))
+
+    day(10)
+    lake.sql(
+        """
+        CREATE TABLE t (id INT, d DATE); INSERT INTO t VALUES (1, DATE'2024-05-08');
+        CREATE FUNCTION age(d DATE) RETURNS INT RETURN datediff(current_date(), d);
+        CREATE DYNAMIC TABLE d AS SELECT id, age(d) AS a FROM t
+        """
+    )
+    assert lake.sql("SELECT a FROM d").rows == [(2,)]
+    assert lake.sql("VERIFY DYNAMIC TABLE d").rows[0][1] == "EQUAL", "that day is long ago"
+    day(11)
+    assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
+    assert lake.sql("SELECT a FROM d").rows == [(3,)]
+
+
+def test_all_columns_by_the_whole_name_of_a_table_that_grew(lake: Lake, schema: str) -> None:
+    lake.sql(
+        f"""
+        CREATE TABLE t (k INT); INSERT INTO t VALUES (1);
+        CREATE DYNAMIC TABLE d AS SELECT {schema}.t.* FROM {schema}.t;
+        ALTER TABLE t ADD COLUMN x INT; INSERT INTO t VALUES (2, 2)
+        """
+    )
+    refresh(lake)
+    lake.sql("REFRESH DYNAMIC TABLE d FULL")
+    assert lake.sql("VERIFY DYNAMIC TABLE d").rows[0][1] == "EQUAL"
+    assert sorted(lake.sql("SELECT * FROM d").rows) == [(1,), (2,)]
+
+
+def test_rows_that_are_written_again_are_no_changes(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE t (k INT, v DOUBLE, s STRING); INSERT INTO t SELECT id % 5, id / 3, 'x' FROM range(100);
+        CREATE DYNAMIC TABLE d AS SELECT k, sum(v) AS total, min(v) AS least, count(*) AS n FROM t GROUP BY k;
+        INSERT OVERWRITE t SELECT id % 5, id / 3, 'y' FROM range(101)
+        """
+    )
+    assert refresh(lake)["technique"] == "FOLD_STATE", "one row is new, and none is gone that the query knows"
+
+
+def test_keys_reach_what_is_joined_by_way_of_others(lake: Lake) -> None:
+    """A change of the first table says which rows of the third one can matter."""
+    lake.sql(
+        """
+        CREATE TABLE a (k INT, x INT); INSERT INTO a VALUES (1, 1), (2, 2);
+        CREATE TABLE b (k BIGINT, y INT); INSERT INTO b VALUES (1, 10), (2, 20), (7, 70);
+        CREATE TABLE c (k INT, z INT);
+        INSERT INTO c SELECT /*+ COALESCE(1) */ id, id FROM range(30000) WHERE id <= 10000;
+        INSERT INTO c SELECT /*+ COALESCE(1) */ id, id FROM range(60000) WHERE id > 10000;
+        CREATE DYNAMIC TABLE d AS SELECT a.k, x, y, z FROM a JOIN b ON a.k = b.k JOIN c ON b.k = c.k;
+        INSERT INTO a VALUES (7, 7)
+        """
+    )
+    row = refresh(lake)
+    assert row["refresh_mode"] == "INCREMENTAL"
+    assert sorted(lake.sql("SELECT * FROM d").rows) == [(1, 1, 10, 1), (2, 2, 20, 2), (7, 7, 70, 7)]
+    inputs = {each.name.split(".")[-1]: each for each in lake._context.store.history(1)[0].profile.inputs}
+    read = inputs["c"].rows_read
+    assert read is not None
+    assert read <= 10_001, "the second file has other keys"
+
+
+def test_a_folder_that_spark_would_take_for_a_pattern(tmp_path: Path) -> None:
+    import headrace
+
+    with pytest.raises(HeadraceError, match=r"cannot hold a \[ character"):
+        headrace.open(tmp_path / "lake[1]")
