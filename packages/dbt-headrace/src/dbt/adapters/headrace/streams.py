@@ -132,7 +132,7 @@ class FullLoad:
 def settled(read: Iterable[Stream], properties: Mapping[str, str], table: str) -> list[str]:
     """The statements that have to come before a table takes what these streams have, as the properties of the table
     tell. Raises where nobody can tell."""
-    late: list[tuple[Stream, int | None]] = []
+    late: list[tuple[Stream, int]] = []
     for stream in read:
         told = properties.get(NOTE + stream.name)
         note = None if told is None else Note.read(told)
