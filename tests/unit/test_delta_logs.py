@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import shutil
+from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -63,6 +65,26 @@ def test_commits_of_others_are_seen(tmp_path: Path) -> None:
 )
 def test_what_a_commit_means(operation: str, parameters: dict[str, str], metrics: dict[str, str], kind: str) -> None:
     assert _kind(operation, parameters, metrics) == kind
+
+
+def test_files_that_have_no_such_row_are_left_out(tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    for first in (0, 100, 200):
+        days = [date(2024, 1, 1) + timedelta(first), date(2024, 1, 1) + timedelta(first + 9)]
+        rows = pa.table({"a": [first, first + 9], "d": days, "n": pa.array([None, None], pa.int32())})
+        write_deltalake(path, rows, mode="append")
+    logs = DeltaLogs()
+
+    def files(**within: list[tuple[Any, Any]]) -> int:
+        plain = logs.plain_files(path, 2, within)
+        assert plain is not None
+        return len(plain.files)
+
+    assert files() == 3
+    assert files(a=[(5, 7), (205, 999)]) == 2
+    assert files(a=[(10, 99)]) == 0
+    assert files(a=[(5, 105)], d=[(date(2024, 1, 5), date(2024, 1, 6))]) == 1
+    assert files(n=[(1, 2)], other=[(1, 2)]) == 3, "nobody can tell"
 
 
 def test_a_table_in_a_bucket_is_refused_in_words() -> None:

@@ -19,16 +19,27 @@ from headrace.ivm.stages import Stages
 from headrace.ivm.state import select_named
 from headrace.names import quote
 from headrace.optimisations import FOLDED_STATES
-from headrace.plan.nodes import Column, Expression
+from headrace.plan.nodes import Column, Expression, Node
 
 
 def affected(stages: Stages, keys: tuple[Expression, ...], rows: DataFrame, below: Changes) -> DataFrame:
     """The rows whose group is touched by the changes below the operator (all rows when there are no keys)."""
     texts = [key.text for key in keys]
-    if not texts:
-        return rows
+    return _touched(stages.narrowed(rows, texts, below, texts), keys, below)
+
+
+def affected_of(stages: Stages, keys: tuple[Expression, ...], node: Node, below: Changes, *, old: bool) -> DataFrame:
+    """As `affected`, of the rows that a node has at the old or the new frontier."""
+    texts = [key.text for key in keys]
+    return _touched(stages.matching(node, texts, below, texts, old=old), keys, below)
+
+
+def _touched(candidates: DataFrame, keys: tuple[Expression, ...], below: Changes) -> DataFrame:
+    if not keys:
+        return candidates
+    texts = [key.text for key in keys]
     touched = below.rows.selectExpr(*(f"{text} AS __hr_a{i}" for i, text in enumerate(texts))).distinct()
-    candidates = with_keys(stages.narrowed(rows, texts, below, texts), keys)
+    candidates = with_keys(candidates, keys)
     same = [f"{quote(key.name)} <=> __hr_a{i}" for i, key in enumerate(keys)]
     few = below.local is not None
     return candidates.join(F.broadcast(touched) if few else touched, F.expr(" AND ".join(same)), "left_semi")
@@ -79,7 +90,7 @@ def folded_or_anew(
 
 def _computed_anew(stages: Stages, grouped: Grouped, unsafe: DataFrame, below: Changes) -> DataFrame:
     """The unsafe groups with their states computed from their rows, in the shape that `folded` gives."""
-    rows = affected(stages, grouped.aggregate.keys, stages.new(grouped.aggregate.child), below)
+    rows = affected_of(stages, grouped.aggregate.keys, grouped.aggregate.child, below, old=False)
     states = whole_states(rows, grouped)
     kept = [name for name in unsafe.columns if name.startswith("o_")]
     keys = [name for name, _ in grouped.key_columns]

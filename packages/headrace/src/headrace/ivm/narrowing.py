@@ -3,7 +3,9 @@
     up to PUSHED_KEYS values:  key IN (…)
     whole numbers, dates:      key BETWEEN … OR key BETWEEN …    the values cut into ranges at their widest gaps
 
-Both only ever save reading: the join or the grouping that follows decides what matches.
+Where the key is a column of a source as it is, the ranges also say which of its files are opened at all.
+
+All this only ever saves reading: the join or the grouping that follows decides what matches.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import datetime
 from functools import reduce
 from itertools import pairwise
 from operator import or_
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +22,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
 from headrace.names import quote_text
+from headrace.plan.nodes import Filter, InnerJoin, Node, Project, Relation, SemiJoin
 
 PUSHED_KEYS = 500
 """Up to so many distinct key values are pushed down as literals."""
@@ -52,6 +56,31 @@ def one_of(text: str, values: pa.ChunkedArray) -> SparkColumn | None:
     return condition | key.isNull() if values.null_count else condition
 
 
+def passed_up(node: Node) -> set[str]:
+    """The columns of sources that come out of a node as they are, so that a condition on one of them may as well be put
+    where the source is read."""
+    match node:
+        case Relation():
+            return {column.name for _, column in node.columns}
+        case Filter():
+            return passed_up(node.child)
+        case Project():
+            return {each.name for each in node.expressions if each.name == each.text} & passed_up(node.child)
+        case InnerJoin():
+            return passed_up(node.left) | passed_up(node.right)
+        case SemiJoin():
+            return passed_up(node.left)
+        case _:
+            return set()
+
+
+def spans(values: pa.ChunkedArray) -> list[tuple[Any, Any]] | None:
+    """The few ranges that whole numbers or dates lie in; None for other values, and where NULL is among them."""
+    if values.null_count or pa.types.is_nested(values.type):
+        return None
+    return _spans(values.unique())
+
+
 def in_range(text: str, values: pa.ChunkedArray) -> SparkColumn | None:
     """`text` is in one of the few ranges that the values lie in; None where there is no such thing to say."""
     if pa.types.is_nested(values.type):
@@ -73,15 +102,21 @@ def _few(text: str, present: pa.Array) -> SparkColumn | None:
 
 
 def _within(key: SparkColumn, present: pa.Array) -> SparkColumn | None:
-    if pa.types.is_date32(present.type):
-        days = ranges(present.cast(pa.int32()).to_pylist())
-        if days[0][0] < _FIRST_DAY or days[-1][1] > _LAST_DAY:
-            return None
-        spans = [(_EPOCH + datetime.timedelta(low), _EPOCH + datetime.timedelta(high)) for low, high in days]
-        return reduce(or_, (key.between(low, high) for low, high in spans))
-    if not pa.types.is_integer(present.type):
+    found = _spans(present)
+    return reduce(or_, (key.between(low, high) for low, high in found)) if found else None
+
+
+def _spans(present: pa.Array) -> list[tuple[Any, Any]] | None:
+    if not len(present):
+        return []
+    if pa.types.is_integer(present.type):
+        return ranges(present.to_pylist())
+    if not pa.types.is_date32(present.type):
         return None
-    return reduce(or_, (key.between(low, high) for low, high in ranges(present.to_pylist())))
+    days = ranges(present.cast(pa.int32()).to_pylist())
+    if days[0][0] < _FIRST_DAY or days[-1][1] > _LAST_DAY:
+        return None
+    return [(_EPOCH + datetime.timedelta(low), _EPOCH + datetime.timedelta(high)) for low, high in days]
 
 
 def ranges(values: list[int]) -> list[tuple[int, int]]:

@@ -19,9 +19,9 @@ from headrace import optimisations
 from headrace.ivm.changeset import WEIGHT, Changes
 from headrace.ivm.evaluate import Leaf, evaluate, values
 from headrace.ivm.layout import Grouped, LiveRows, folds_exactly, group_values, grouped_layout
-from headrace.ivm.narrowing import one_of
+from headrace.ivm.narrowing import one_of, passed_up, spans
 from headrace.ivm.sharing import canonical
-from headrace.ivm.sources import SourceRange, read_version, relation_changes, relation_rows
+from headrace.ivm.sources import SourceRange, Spans, read_delta, read_version, relation_changes, relation_rows
 from headrace.ivm.ties import without_ties
 from headrace.names import quote
 from headrace.plan.certainty import carriers
@@ -117,19 +117,17 @@ class Stages:
 
     def old(self, node: Node) -> DataFrame:
         """The node's rows at the old frontier."""
-        return evaluate(
-            plan_at(node, self.old_date),
-            lambda relation: self._read(relation, old=True),
-            self._old_groups,
-            without_ties,
-        )
+        return self._rows(node, old=True)
 
     def new(self, node: Node) -> DataFrame:
         """The node's rows at the new frontier."""
+        return self._rows(node, old=False)
+
+    def _rows(self, node: Node, *, old: bool, within: Spans | None = None) -> DataFrame:
         return evaluate(
-            plan_at(node, self.new_date),
-            lambda relation: self._read(relation, old=False),
-            self._new_groups,
+            plan_at(node, self.old_date if old else self.new_date),
+            lambda relation: self._read(relation, old=old, within=within or {}),
+            self._old_groups if old else self._new_groups,
             without_ties,
         )
 
@@ -302,30 +300,46 @@ class Stages:
             return True
         return any(self.sources[below.source].changed for below in walk(node) if isinstance(below, Relation))
 
-    def narrowed(self, rows: DataFrame, texts: Sequence[str], changes: Changes, keys: Sequence[str]) -> DataFrame:
-        """`rows` with what cannot match the few keys of a small changeset already left out.
+    def matching(
+        self, node: Node, texts: Sequence[str], changes: Changes, keys: Sequence[str], *, old: bool
+    ) -> DataFrame:
+        """The rows of a node at the old or the new frontier, with what cannot match the few keys of a small changeset
+        already left out.
 
-        `texts` are the key expressions over `rows`, `keys` those over the changeset. This only ever saves reading:
+        `texts` are the key expressions over the node, `keys` those over the changeset. This only ever saves reading:
         the join or grouping that follows decides what matches."""
+        values = self._key_values(texts, changes, keys)
+        columns = passed_up(node) if values else set()
+        found = {text.strip("`"): spans(each) for text, each in values if text.strip("`") in columns}
+        within = {name: each for name, each in found.items() if each is not None}
+        return _with_keys(self._rows(node, old=old, within=within), values)
+
+    def narrowed(self, rows: DataFrame, texts: Sequence[str], changes: Changes, keys: Sequence[str]) -> DataFrame:
+        """As `matching`, of rows that are there already."""
+        return _with_keys(rows, self._key_values(texts, changes, keys))
+
+    def _key_values(
+        self, texts: Sequence[str], changes: Changes, keys: Sequence[str]
+    ) -> list[tuple[str, pa.ChunkedArray]]:
+        """Each expression with the values that it can have; none where the changeset is not small."""
         if changes.local is None or not self.uses(optimisations.PUSHED_KEYS):
-            return rows
-        for text, key in zip(texts, keys, strict=True):
+            return []
+        local = changes.local
+
+        def values(key: str) -> pa.ChunkedArray:
             name = key.strip("`")
-            if name in changes.local.column_names:
-                values = changes.local.column(name)
-            else:
-                values = changes.rows.selectExpr(f"{key} AS k").toArrow().column(0)
-            condition = one_of(text, values)
-            if condition is not None:
-                rows = rows.where(condition)
-        return rows
+            if name in local.column_names:
+                return local.column(name)
+            return changes.rows.selectExpr(f"{key} AS k").toArrow().column(0)
+
+        return [(text, values(key)) for text, key in zip(texts, keys, strict=True)]
 
     def close(self) -> None:
         for rows in self._cached:
             rows.unpersist()
         self._cached.clear()
 
-    def _read(self, relation: Leaf, *, old: bool) -> DataFrame:
+    def _read(self, relation: Leaf, *, old: bool, within: Spans) -> DataFrame:
         if isinstance(relation, Values):
             return values(self.spark, relation)
         source = self.sources[relation.source]
@@ -333,11 +347,22 @@ class Stages:
             version = source.old_rows if source.old_rows is not None else source.old
         else:
             version = source.new_rows if source.new_rows is not None else source.new
+        own = {own: within[column.name] for own, column in relation.columns if column.name in within}
+        if own and not source.is_dynamic:
+            return relation_rows(relation, read_delta(self.spark, self._logs, source.path, version, own))
         rows = self._read_already.get((source.path, version))
         if rows is None:
             rows = read_version(self.spark, self._logs, source, version)
             self._read_already[source.path, version] = rows
         return relation_rows(relation, rows)
+
+
+def _with_keys(rows: DataFrame, values: list[tuple[str, pa.ChunkedArray]]) -> DataFrame:
+    for text, each in values:
+        condition = one_of(text, each)
+        if condition is not None:
+            rows = rows.where(condition)
+    return rows
 
 
 def state_key(node: Aggregate) -> str:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import unquote
 
@@ -235,14 +236,20 @@ class DeltaLogs:
                     hint="Its log or files were cleaned up since. A newer version can be read.",
                 ) from error
 
-    def plain_files(self, path: str, version: int) -> PlainFiles | None:
+    def plain_files(
+        self, path: str, version: int, within: Mapping[str, Sequence[tuple[Any, Any]]] = MappingProxyType({})
+    ) -> PlainFiles | None:
         """The data files of a version, when reading them needs nothing but a Parquet reader: few of them, on this
-        machine, and no partitions, deletion vectors, column mapping or other reader features. Else None."""
+        machine, and no partitions, deletion vectors, column mapping or other reader features. Else None. `within` says
+        of columns which ranges matter: files whose statistics have none of these are left out."""
         with self._lock:  # Another thread may bring the handle of the newest version up to a newer one.
             if not self._is_plain(path, version):
                 return None
             table = self._at(path, version)
             files = [unquote(local_path(uri)) for uri in table.file_uris()]
+            if within:
+                outside = _outside(table, within)
+                files = [file for file in files if Path(file).name not in outside]
             # A shallow clone names those of another table.
             if len(files) > _MOST_PLAIN_FILES or any(":/" in file for file in files):
                 return None
@@ -368,6 +375,22 @@ class DeltaLogs:
 def _file(path: str, action: dict[str, Any]) -> str:
     name = unquote(str(action["path"]))
     return local_path(name) if "://" in name or name.startswith(("file:", "/")) else str(Path(path) / name)
+
+
+def _outside(table: DeltaTable, within: Mapping[str, Sequence[tuple[Any, Any]]]) -> set[str]:
+    """The names of the files that have no row in one of the ranges, as far as their statistics tell."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = [Path(path).name for path in actions.column("path").to_pylist()]
+    found: set[str] = set()
+    for column, spans in within.items():
+        if not {f"min.{column}", f"max.{column}"} <= set(actions.column_names):
+            continue
+        ends = (actions.column(f"{end}.{column}").to_pylist() for end in ("min", "max"))
+        for name, least, most in zip(names, *ends, strict=True):
+            known = least is not None and most is not None
+            if known and not any(low <= most and least <= high for low, high in spans):
+                found.add(name)
+    return found
 
 
 def _commit_file(path: str, version: int) -> Path:

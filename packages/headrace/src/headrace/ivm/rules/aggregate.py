@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from headrace.ivm.changeset import WEIGHT, Changes, net, weighted
 from headrace.ivm.evaluate import aggregate
-from headrace.ivm.groups import affected, folded_or_anew, state_columns, touched_groups, whole_states
+from headrace.ivm.groups import affected_of, folded_or_anew, state_columns, touched_groups, whole_states
 from headrace.ivm.layout import COUNT, Grouped, LiveRows, folds_exactly, grouped_layout
 from headrace.ivm.rules.grouped import beside_stored
 from headrace.ivm.stages import Stages, names_of, state_key
@@ -41,7 +41,7 @@ def changes(stages: Stages, node: Aggregate) -> Changes | None:
     stored = stages.state_table(node)
     if stored is not None:
         return _from_state_table(stages, grouped, stored, below)
-    old = whole_states(affected(stages, node.keys, stages.old(node.child), below), grouped)
+    old = whole_states(affected_of(stages, node.keys, node.child, below, old=True), grouped)
     found = folded_or_anew(stages, grouped, below, lambda deltas: _beside(deltas, old, grouped))
     return None if found is None else Changes(_pairs(found[0], node, grouped), insert_only=False)
 
@@ -60,8 +60,8 @@ def _from_state_table(stages: Stages, grouped: Grouped, stored: LiveRows, below:
 
 
 def _subtracted(stages: Stages, node: Aggregate, below: Changes) -> Changes:
-    before = aggregate(affected(stages, node.keys, stages.old(node.child), below), node)
-    after = aggregate(affected(stages, node.keys, stages.new(node.child), below), node)
+    before = aggregate(affected_of(stages, node.keys, node.child, below, old=True), node)
+    after = aggregate(affected_of(stages, node.keys, node.child, below, old=False), node)
     names = [column.name for column in node.output]
     return Changes(net(weighted(before, -1).union(weighted(after, 1)), names), insert_only=False)
 

@@ -120,8 +120,8 @@ def _term(stages: Stages, inputs: Inputs, place: int, found: Changes) -> DataFra
         remaining.remove(nearest)
         node = inputs.nodes[nearest]
         keys = inputs.known_pairs(start, inputs.names[nearest])
-        side = stages.old(node) if nearest < place else stages.new(node)
-        side = stages.narrowed(side, [theirs for _, theirs in keys], found, [ours for ours, _ in keys])
+        ours, theirs = [one for one, _ in keys], [other for _, other in keys]
+        side = stages.matching(node, theirs, found, ours, old=nearest < place)
         if stages.small and reached != start and stages.is_big(node) and passed <= _SURELY_FEW:
             # Spark would take the product of what was joined so far for large, and sort the big side.
             rows = F.broadcast(rows)

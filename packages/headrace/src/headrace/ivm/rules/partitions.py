@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from headrace.ivm.changeset import Changes, weighted
 from headrace.ivm.evaluate import project, window
-from headrace.ivm.groups import affected
+from headrace.ivm.groups import affected_of
 from headrace.ivm.layout import below_finish
 from headrace.ivm.stages import Stages
 from headrace.names import quote
@@ -87,7 +87,7 @@ def changes(stages: Stages, root: Partitions, plan: Plan, live: DataFrame) -> Ch
         candidates = stages.narrowed(live, holders, below, texts)
         stored = candidates.join(F.broadcast(touched) if few else touched, same, "left_semi")
     before = stored.selectExpr(*{name: f"{quote(public)} AS {quote(name)}" for public, name in columns}.values())
-    after = finished(window(affected(stages, keys, stages.new(root.window.child), below), root.window), root.finish)
+    after = finished(window(affected_of(stages, keys, root.window.child, below, old=False), root.window), root.finish)
     return Changes(weighted(before.select(*names), -1).union(weighted(after.select(*names), 1)), insert_only=False)
 
 

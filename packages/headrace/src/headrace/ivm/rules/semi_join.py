@@ -87,21 +87,21 @@ def linear_in_left(
     moved = stages.materialized(keys) if keys is not None else None
     terms: list[DataFrame] = []
     if left is not None:
-        other = stages.new(keys if keys is not None and isinstance(node, SemiJoin) else node.right)
-        terms.append(apply(left.rows, stages.narrowed(other, node.right_keys, left, node.left_keys)))
+        other = keys if keys is not None and isinstance(node, SemiJoin) else node.right
+        terms.append(apply(left.rows, stages.matching(other, node.right_keys, left, node.left_keys, old=False)))
     if right is None:
         return terms
-    candidates = stages.narrowed(stages.old(node.left), node.left_keys, right, node.right_keys)
+    candidates = stages.matching(node.left, node.left_keys, right, node.right_keys, old=True)
     if keys is not None:
         return terms + from_matches(_flipped(stages, node, moved, candidates), candidates, right)
     touched = stages.materialize(Changes(weighted(joined(candidates, right.rows, node, "left_semi"), 1), True))
     if touched is None:
         return terms
-    old = stages.narrowed(stages.old(node.right), node.right_keys, touched, node.left_keys)
+    old = stages.matching(node.right, node.right_keys, touched, node.left_keys, old=True)
     if touched.local is not None and stages.uses(COUNTED_MATCHES):
         matches = _matches(stages, node, touched, old, right)
         return terms + from_matches(matches, matches, right)
-    new = stages.narrowed(stages.new(node.right), node.right_keys, touched, node.left_keys)
+    new = stages.matching(node.right, node.right_keys, touched, node.left_keys, old=False)
     rows = touched.rows.drop(WEIGHT)
     return [*terms, apply(weighted(rows, 1), new), apply(weighted(rows, -1), old)]
 

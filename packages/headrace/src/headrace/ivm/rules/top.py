@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from headrace.ivm.changeset import WEIGHT, Changes, net, weighted
 from headrace.ivm.evaluate import window
-from headrace.ivm.groups import affected
+from headrace.ivm.groups import affected, affected_of
 from headrace.ivm.layout import below_finish
 from headrace.ivm.rules.partitions import finished, put_in
 from headrace.ivm.stages import Stages
@@ -99,7 +99,7 @@ def changes(stages: Stages, top: Top, plan: Plan, live: DataFrame) -> Changes | 
     rivals = winners.select(*columns).union(change.where(f"{WEIGHT} > 0").select(*columns))
     lost = None if below.insert_only else _lost(stages, change.where(f"{WEIGHT} < 0"), winners, top)
     if lost is not None:
-        reread = affected(stages, keys, stages.new(top.window.child), lost)
+        reread = affected_of(stages, keys, top.window.child, lost, old=False)
         rivals = _without(rivals, lost, top).union(reread.select(*columns))
     names = list(dict.fromkeys(quote(column.name) for _, column in plan.columns))
     before, after = winners.select(*names), _best(rivals, top).select(*names)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from headrace.ivm.changeset import Changes, net_if_comparable, weighted
 from headrace.ivm.evaluate import window
-from headrace.ivm.groups import affected
+from headrace.ivm.groups import affected_of
 from headrace.ivm.stages import Stages, Uncertain, names_of
 from headrace.ivm.ties import TIES, has_ties
 from headrace.plan.nodes import Window
@@ -25,8 +25,8 @@ def changes(stages: Stages, node: Window) -> Changes | None:
     below = stages.materialized(node.child)
     if below is None:
         return None
-    old = affected(stages, node.keys, stages.old(node.child), below)
-    new = affected(stages, node.keys, stages.new(node.child), below)
+    old = affected_of(stages, node.keys, node.child, below, old=True)
+    new = affected_of(stages, node.keys, node.child, below, old=False)
     if node.order and (has_ties(old, node) or has_ties(new, node)):
         raise Uncertain(TIES)
     before = window(old, node).select(*names_of(node))
