@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from headrace import Lake
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, Unsupported
+from headrace.ivm import stages
+from headrace.ivm.sources import SourceRange, relation_changes
+from headrace.plan.nodes import Relation, walk
 from headrace.refresh.fold import fold
 from refresh.test_sources import refresh
 
@@ -22,7 +25,7 @@ def test_only_the_frontier_moves_below_a_query_without_a_rule(lake: Lake) -> Non
         INSERT INTO t VALUES (2, 1)
         """
     )
-    assert refresh(lake, "up")["technique"] == "ADVANCE"
+    assert refresh(lake, "up")["stats"] == '{"rows_deleted":"0","rows_inserted":"0"}'
     assert refresh(lake)["technique"] == "ADVANCE"
     lake.sql("INSERT INTO t VALUES (3, 300)")
     refresh(lake, "up")
@@ -30,8 +33,9 @@ def test_only_the_frontier_moves_below_a_query_without_a_rule(lake: Lake) -> Non
     assert lake.sql("SELECT s FROM d").rows == [(500,)]
 
 
-def test_ties_that_another_operator_asks_for(lake: Lake) -> None:
+def test_ties_that_another_operator_asks_for(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """The window's own rows do not change: the other side of the join does, and the window is evaluated for it."""
+    monkeypatch.setattr(stages, "BIG_ROWS", 0)
     ranked = "(SELECT *, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM t)"
     lake.sql(
         f"""
@@ -96,16 +100,11 @@ def test_a_folded_and_vacuumed_table_can_be_read(lake: Lake) -> None:
 
 
 def test_a_shallow_clone_as_a_source(lake: Lake) -> None:
-    lake.sql(
-        """
-        CREATE TABLE t (k INT, v INT); INSERT INTO t VALUES (1, 1), (2, 2);
-        CREATE TABLE c SHALLOW CLONE t TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true');
-        CREATE DYNAMIC TABLE d AS SELECT k, sum(v) AS s FROM c GROUP BY k;
-        INSERT INTO c VALUES (1, 10); DELETE FROM c WHERE k = 2
-        """
-    )
-    assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
-    assert lake.sql("SELECT * FROM d").rows == [(1, 11)]
+    lake.sql("CREATE TABLE t (k INT, v INT); INSERT INTO t VALUES (1, 1), (2, 2); CREATE TABLE c SHALLOW CLONE t")
+    with pytest.raises(Unsupported, match="cannot be read") as caught:
+        lake.sql("CREATE DYNAMIC TABLE d AS SELECT k, sum(v) AS s FROM c GROUP BY k")
+    assert "shallow clone" in (caught.value.hint or "")
+    assert lake.sql("SHOW DYNAMIC TABLES").rows == []
 
 
 def test_maps_as_values_of_groups(lake: Lake) -> None:
@@ -119,7 +118,7 @@ def test_maps_as_values_of_groups(lake: Lake) -> None:
     assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
     lake.sql("DELETE FROM t WHERE k = 1; UPDATE t SET m = map('c', 3) WHERE k = 3")
     assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
-    assert sorted(lake.sql("SELECT k, m FROM d").rows) == [(2, {"b": 2}), (3, {"c": 3})]
+    assert sorted(lake.sql("SELECT k, m FROM d").rows) == [(2, [("b", 2)]), (3, [("c", 3)])]
 
 
 def test_current_date_in_a_function(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +162,15 @@ def test_rows_that_are_written_again_are_no_changes(lake: Lake) -> None:
         INSERT OVERWRITE t SELECT id % 5, id / 3, 'y' FROM range(101)
         """
     )
-    assert refresh(lake)["technique"] == "FOLD_STATE", "one row is new, and none is gone that the query knows"
+    context = lake._context
+    table = context.require_dynamic(("d",))
+    assert table.query.plan is not None
+    relation = next(node for node in walk(table.query.plan.root) if isinstance(node, Relation))
+    written = SourceRange(table.query.sources[0].path, False, 1, 2, changed=True, insert_only=False, rows=None)
+    changes = relation_changes(context.spark, context.logs, relation, written)
+    assert changes is not None
+    assert changes.rows.count() == 1, "the other hundred differ in what the query does not read"
+    assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
 
 
 def test_keys_reach_what_is_joined_by_way_of_others(lake: Lake) -> None:

@@ -23,11 +23,12 @@ WEIGHT = "__hr_w"
 @dataclass(frozen=True)
 class Changes:
     """`rows` has the node's columns and WEIGHT. `insert_only` is known before any job: no row has a negative weight.
-    `local` is the same rows in the driver, once they are materialized and few."""
+    `local` is the same rows in the driver, once they are materialized and few; many are `cached`."""
 
     rows: DataFrame
     insert_only: bool
     local: pa.Table | None = None
+    cached: bool = False
 
     def over(self, rows: DataFrame) -> Changes:
         """The same changes after a linear operator."""

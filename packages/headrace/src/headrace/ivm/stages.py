@@ -7,6 +7,7 @@ Delta's file statistics can skip. Larger ones are cached for the time of the ref
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -36,6 +37,9 @@ CHANGED_ROWS = 200_000
 CHANGED_BYTES = 32_000_000
 """A change of up to so many source rows, in so many bytes of files, is computed in one task, and held in the driver
 where it is needed more than once."""
+LISTED_KEYS = 5_000_000
+"""Of a larger change, the keys are held in the driver, up to so many, to say which files have any of them."""
+_RANGED = ("byte", "short", "integer", "long", "date")
 BIG_ROWS = 50_000
 """From so many source rows on, it pays to compute a changeset first and read only what its keys can match."""
 
@@ -103,6 +107,12 @@ class Stages:
         """The change is known, from the commits' own metrics, to fit in the driver."""
         self.counted: dict[int, int] = {}
         """The rows of the changesets that were held in the driver, by the id of their node, for the profile."""
+
+    @property
+    def _changed_rows(self) -> int:
+        """How many rows of the sources changed; as many as can be if that is not known."""
+        rows = [source.rows for source in self.sources if source.changed]
+        return sys.maxsize if None in rows else sum(each or 0 for each in rows)
 
     def _is_small(self) -> bool:
         changed = [source for source in self.sources if source.changed]
@@ -268,7 +278,7 @@ class Stages:
             local = self.local(changes.rows)
             if local is not None:
                 return None if local.num_rows == 0 else self.from_local(local, changes)
-        return Changes(self.cache(changes.rows), changes.insert_only)
+        return Changes(self.cache(changes.rows), changes.insert_only, cached=True)
 
     def at_hand(self, rows: DataFrame) -> DataFrame:
         """The same rows, computed now when they are few, and once in any case."""
@@ -309,6 +319,8 @@ class Stages:
         `texts` are the key expressions over the node, `keys` those over the changeset. This only ever saves reading:
         the join or grouping that follows decides what matches."""
         values = self._key_values(texts, changes, keys)
+        if changes.cached and self.size(node) > 2 * self._changed_rows:
+            values = self._many_key_values(texts, changes, keys)
         columns = passed_up(node) if values else set()
         found = {text.strip("`"): spans(each) for text, each in values if text.strip("`") in columns}
         within = {name: each for name, each in found.items() if each is not None}
@@ -333,6 +345,21 @@ class Stages:
             return changes.rows.selectExpr(f"{key} AS k").toArrow().column(0)
 
         return [(text, values(key)) for text, key in zip(texts, keys, strict=True)]
+
+    def _many_key_values(
+        self, texts: Sequence[str], changes: Changes, keys: Sequence[str]
+    ) -> list[tuple[str, pa.ChunkedArray]]:
+        """As `_key_values`, of a changeset with too many rows for the driver: its keys are not too many, where they are
+        numbers or dates; and only such have ranges."""
+        if self._changed_rows > LISTED_KEYS or not self.uses(optimisations.PUSHED_KEYS):
+            return []
+        names = [f"__hr_k{place}" for place in range(len(keys))]
+        listed = changes.rows.selectExpr(*(f"{key} AS {name}" for key, name in zip(keys, names, strict=True)))
+        ranged = [field.name for field in listed.schema.fields if field.dataType.typeName() in _RANGED]
+        if not ranged:
+            return []
+        found = listed.select(*ranged).toArrow()
+        return [(text, found.column(name)) for text, name in zip(texts, names, strict=True) if name in ranged]
 
     def close(self) -> None:
         for rows in self._cached:

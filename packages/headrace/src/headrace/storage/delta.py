@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +20,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
 
 from headrace import running
 from headrace.errors import Bug, NotFound, Unsupported
@@ -151,7 +152,7 @@ class DeltaLogs:
         """Versions after+1 … upto, oldest first; None when the log no longer has them all."""
         if upto <= after:
             return []
-        with self._lock:
+        with self._lock, _understood(path):
             table = self._newest(path)
             entries = table.history(table.version() - after)
         found = [_commit(path, entry) for entry in entries if after < int(entry["version"]) <= upto]
@@ -172,12 +173,12 @@ class DeltaLogs:
 
     def history(self, path: str, limit: int | None = None) -> list[Commit]:
         """The commits that the log still has, newest first."""
-        with self._lock:
+        with self._lock, _understood(path):
             return [_commit(path, entry) for entry in self._newest(path).history(limit)]
 
     def recent(self, path: str) -> list[Commit]:
         """The newest few commits, newest first: nearly always enough, and kept for the next look."""
-        with self._lock:
+        with self._lock, _understood(path):
             table = self._newest(path)
             kept = self._recent.get(path)
             if kept is None or kept[0] is not table or kept[1] != table.version():
@@ -250,8 +251,7 @@ class DeltaLogs:
             if within:
                 outside = _outside(table, within)
                 files = [file for file in files if Path(file).name not in outside]
-            # A shallow clone names those of another table.
-            if len(files) > _MOST_PLAIN_FILES or any(":/" in file for file in files):
+            if len(files) > _MOST_PLAIN_FILES:
                 return None
             return PlainFiles(tuple(files), table.schema().to_json())
 
@@ -375,6 +375,18 @@ class DeltaLogs:
 def _file(path: str, action: dict[str, Any]) -> str:
     name = unquote(str(action["path"]))
     return local_path(name) if "://" in name or name.startswith(("file:", "/")) else str(Path(path) / name)
+
+
+@contextmanager
+def _understood(path: str) -> Iterator[None]:
+    """delta-rs cannot read every log that Delta writes: of a shallow clone, for one."""
+    try:
+        yield
+    except DeltaProtocolError as error:
+        raise Unsupported(
+            f"The log of the table at {path} cannot be read: {error}",
+            hint="If it is a shallow clone, make a table of its own from it: CREATE TABLE … AS SELECT * FROM …",
+        ) from error
 
 
 def _outside(table: DeltaTable, within: Mapping[str, Sequence[tuple[Any, Any]]]) -> set[str]:
