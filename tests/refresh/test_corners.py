@@ -39,16 +39,16 @@ def test_ties_that_another_operator_asks_for(lake: Lake, monkeypatch: pytest.Mon
     ranked = "(SELECT *, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM t)"
     lake.sql(
         f"""
-        CREATE TABLE t (k INT, v INT, p STRING);
-        INSERT INTO t VALUES (1, 1, 'a'), (1, 1, 'b'), (2, 1, 'c'), (2, 2, 'd');
+        CREATE TABLE t (k INT, v INT, p STRING, q STRING);
+        INSERT INTO t VALUES (1, 1, 'a', NULL), (1, 1, NULL, 'a'), (2, 1, 'c', NULL), (2, 2, 'd', NULL);
         CREATE TABLE names (k INT, name STRING); INSERT INTO names VALUES (2, 'two');
-        CREATE DYNAMIC TABLE d AS SELECT x.p, y.name FROM {ranked} x JOIN names y ON x.k = y.k WHERE x.n = 1;
+        CREATE DYNAMIC TABLE d AS SELECT x.p, x.q, y.name FROM {ranked} x JOIN names y ON x.k = y.k WHERE x.n = 1;
         INSERT INTO names VALUES (2, 'zwei')
         """
     )
     row = refresh(lake)
     assert (row["refresh_mode"], sorted(lake.sql("SELECT * FROM d").rows)) == (
-        "INCREMENTAL", [("c", "two"), ("c", "zwei")],
+        "INCREMENTAL", [("c", None, "two"), ("c", None, "zwei")],
     ), "there are no ties where the change looks"  # fmt: skip
     lake.sql("INSERT INTO names VALUES (1, 'one')")
     row = refresh(lake)

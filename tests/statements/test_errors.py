@@ -25,6 +25,8 @@ CASES = [
     ("CREATE DYNAMIC TABLE x AS SELECT k FROM t WHERE DATE'2024-01-01' < 'today'", "NON_DETERMINISTIC", "today", None),
     ("CREATE DYNAMIC TABLE x AS SELECT k, date_add('Tomorrow', 1) AS n FROM t", "NON_DETERMINISTIC", "Tomorrow", None),
     ("CREATE DYNAMIC TABLE x AS SELECT k, to_timestamp('now') AS n FROM t", "NON_DETERMINISTIC", "'now'", None),
+    ("CREATE DYNAMIC TABLE x AS SELECT CASE WHEN k = 1 THEN 'now' END AS n, uuid() AS u FROM t "
+     "WHERE CAST(concat(year(current_date), '-01-01') AS DATE) < DATE'2024-01-01'", "NON_DETERMINISTIC", "uuid", None),
     ("SELECT reflect('java.lang.System', 'exit', 3)", "UNSAFE", "runs Java code", (1, 8)),
     ("SET optimisations_off = 'local_rows'", "NOT_ALLOWED", "is a setting of the lake, not of a session", (1, 5)),
     ("REFRESH d", "NOT_ALLOWED", "REFRESH does not refresh the dynamic table", (1, 9)),

@@ -10,7 +10,7 @@ import pytest
 from dbt_common.exceptions import DbtRuntimeError
 from jinja2 import Template
 
-from dbt.adapters.headrace.incremental_code import incremental_code
+from dbt.adapters.headrace.incremental_code import incremental_code, is_compiled_alike
 from dbt.adapters.headrace.streams import FullLoad, Place, Stream, StreamReader, named_sources, settled
 from headrace.errors import NotFound
 
@@ -107,6 +107,24 @@ def test_a_model_as_later_runs_read_it() -> None:
     assert rendered("from __dbt__cte__b", extra_ctes=ctes) == (
         "from __dbt__cte__b __dbt__cte__b as (from __dbt__cte__a) __dbt__cte__a as (from main.raw.s)"
     )
+
+
+@pytest.mark.parametrize(
+    ("raw_code", "alike"),
+    [
+        ("select 1", True),
+        ("select {{ source('raw', 's') }}", True),
+        ("select 1 {% if is_incremental() %} where false {% endif %}", False),
+        ("select 1 {% if execute and load_relation(this) %} where false {% endif %}", False),
+        ("select 1 {{ only_later() }}", False),
+    ],
+)
+def test_a_query_that_is_the_same_for_the_first_load(raw_code: str, alike: bool) -> None:
+    context: dict[str, Any] = {"source": lambda schema, name: f"main.{schema}.{name}"}
+    context["only_later"] = lambda: "where false" if context["is_incremental"]() else ""
+    context["render"] = lambda text: Template(text).render(context)
+    assert is_compiled_alike(context, {"raw_code": raw_code, "language": "sql"}) is alike
+    assert not is_compiled_alike(context, {"raw_code": raw_code, "language": "python"})
 
 
 def test_a_stream_that_the_runs_do_not_read_stays_where_it_is() -> None:

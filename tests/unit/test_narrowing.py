@@ -6,13 +6,14 @@ from datetime import date
 from itertools import pairwise
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.ivm.narrowing import passed_up, ranges, spans
 from headrace.plan.nodes import Aggregate, Column, Expression, Filter, InnerJoin, OuterJoin, Project, Relation
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=50))
 def test_every_value_is_in_a_range_and_ranges_are_few_and_in_order(values: list[int]) -> None:
     found = ranges(values)

@@ -119,7 +119,7 @@ class TableStream(Frozen):
     last_reading: int = 0
     """The number of the last read that moved the offset."""
     read_into: str | None = None
-    """The table that this read wrote; None where there was none, or a program took the rows."""
+    """The table that this read wrote, or "a program"; None before it, and after the offset was set."""
     lost: str | None = None
     """Why the offset cannot be trusted any more."""
     offset_moved_at: datetime

@@ -15,6 +15,8 @@ from headrace.catalog.records import Reading, StreamRange, TableStream
 from headrace.errors import AlreadyExists, Bug
 from headrace.names import TableName
 
+A_PROGRAM = "a program"
+"""Where rows went that no table got."""
 KEPT_DAYS = 30
 """RESTORE looks among the readings of so many days for those that it undoes."""
 
@@ -90,7 +92,7 @@ class StreamStore:
 
     def deliver(self, ranges: tuple[StreamRange, ...], now: datetime, number: int) -> list[TableStream]:
         """Move the offsets for rows that went to a program instead of a table. The streams as they are now."""
-        return self._database.write(lambda connection: self._move(connection, ranges, now, number, None))
+        return self._database.write(lambda connection: self._move(connection, ranges, now, number, A_PROGRAM))
 
     def forget(self, reading_id: int) -> None:
         gone = delete(ReadingRow).where(ReadingRow.id == reading_id)

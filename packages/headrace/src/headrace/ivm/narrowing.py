@@ -16,6 +16,7 @@ from itertools import pairwise
 from operator import or_
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column as SparkColumn
@@ -110,16 +111,16 @@ def _spans(present: pa.Array) -> list[tuple[Any, Any]] | None:
     if not len(present):
         return []
     if pa.types.is_integer(present.type):
-        return ranges(present.to_pylist())
+        return ranges(present.to_numpy(zero_copy_only=False))
     if not pa.types.is_date32(present.type):
         return None
-    days = ranges(present.cast(pa.int32()).to_pylist())
+    days = ranges(present.cast(pa.int32()).to_numpy(zero_copy_only=False))
     if days[0][0] < _FIRST_DAY or days[-1][1] > _LAST_DAY:
         return None
     return [(_EPOCH + datetime.timedelta(low), _EPOCH + datetime.timedelta(high)) for low, high in days]
 
 
-def ranges(values: list[int]) -> list[tuple[int, int]]:
+def ranges(values: list[int] | np.ndarray) -> list[tuple[int, int]]:
     """Few ranges that hold all the values.
 
     >>> ranges([3, 1, 2, 1000, 1001, 5])
@@ -127,12 +128,13 @@ def ranges(values: list[int]) -> list[tuple[int, int]]:
     >>> ranges(list(range(0, 100, 7)))
     [(0, 98)]
     """
-    ordered = sorted(values)
-    span = ordered[-1] - ordered[0]
-    gaps = [(high - low, place) for place, (low, high) in enumerate(pairwise(ordered), start=1)]
-    wide = sorted((gap for gap in gaps if gap[0] > max(span * _GAP, 8)), reverse=True)[: _RANGES - 1]
-    cuts = [0, *sorted(place for _, place in wide), len(ordered)]
-    return [(ordered[start], ordered[end - 1]) for start, end in pairwise(cuts)]
+    ordered = np.unique(np.asarray(values, dtype=np.int64))
+    least, most = int(ordered[0]), int(ordered[-1])
+    gaps = np.diff(ordered.view(np.uint64))  # Between far numbers there is more than a signed one can say.
+    wide = np.flatnonzero(gaps > int(max((most - least) * _GAP, 8)))
+    widest = wide[np.argsort(gaps[wide])[::-1][: _RANGES - 1]]
+    cuts = [0, *sorted(int(place) + 1 for place in widest), len(ordered)]
+    return [(int(ordered[start]), int(ordered[end - 1])) for start, end in pairwise(cuts)]
 
 
 def _literal(value: object) -> str:

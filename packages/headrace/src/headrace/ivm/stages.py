@@ -93,6 +93,8 @@ class Stages:
         self.sources = sources
         self._rules = rules
         self._cached: list[DataFrame] = []
+        self._listed: dict[tuple[Any, ...], tuple[DataFrame, dict[str, pa.ChunkedArray]]] = {}
+        """Keys of large changesets, each with the rows that they are of."""
         self._relations = [node for node in walk(root) if isinstance(node, Relation)]
         self._read_changes: dict[int, Changes | None] = {}
         self._computed: dict[str, tuple[Node, Changes | None]] = {}
@@ -353,13 +355,20 @@ class Stages:
         numbers or dates; and only such have ranges."""
         if self._changed_rows > LISTED_KEYS or not self.uses(optimisations.PUSHED_KEYS):
             return []
-        names = [f"__hr_k{place}" for place in range(len(keys))]
+        place = (id(changes.rows), *keys)
+        kept = self._listed.get(place)
+        if kept is not None:
+            return [(text, kept[1][key]) for text, key in zip(texts, keys, strict=True) if key in kept[1]]
+        names = [f"__hr_k{number}" for number in range(len(keys))]
         listed = changes.rows.selectExpr(*(f"{key} AS {name}" for key, name in zip(keys, names, strict=True)))
         ranged = [field.name for field in listed.schema.fields if field.dataType.typeName() in _RANGED]
-        if not ranged:
-            return []
-        found = listed.select(*ranged).toArrow()
-        return [(text, found.column(name)) for text, name in zip(texts, names, strict=True) if name in ranged]
+        found: dict[str, pa.ChunkedArray] = {}
+        if ranged:
+            table = listed.select(*ranged).limit(LISTED_KEYS + 1).toArrow()
+            if table.num_rows <= LISTED_KEYS:  # A join below may have made more of them.
+                found = {key: table.column(name) for key, name in zip(keys, names, strict=True) if name in ranged}
+        self._listed[place] = (changes.rows, found)
+        return [(text, found[key]) for text, key in zip(texts, keys, strict=True) if key in found]
 
     def close(self) -> None:
         for rows in self._cached:

@@ -21,7 +21,7 @@ def has_ties(rows: DataFrame, node: Window) -> bool:
     """Whether rows of one partition are equal in ORDER BY, but not in everything else."""
     keys = [*(key.text for key in node.keys), *node.order]
     named = rows.selectExpr(
-        *(f"{text} AS __hr_o{place}" for place, text in enumerate(keys)), f"{_difference(node)} AS __hr_d"
+        *(f"{text} AS __hr_o{place}" for place, text in enumerate(keys)), f"{_all_of(node)} AS __hr_d"
     )
     groups = named.groupBy(*(f"__hr_o{place}" for place in range(len(keys))))
     return bool(groups.agg(F.expr("min(__hr_d) <> max(__hr_d) AS tied")).where("tied").limit(1).count())
@@ -33,17 +33,19 @@ def without_ties(rows: DataFrame, node: Window) -> DataFrame:
     This is part of the plan: a filter on the partition's keys further up reaches the rows as it does without it."""
     if not node.order:
         return rows
-    partition = ", ".join([*(key.text for key in node.keys), *node.order])
-    both = (f"{least}(__hr_d) OVER (PARTITION BY {partition})" for least in ("min", "max"))
-    tied = " <> ".join(both)
-    marked = rows.selectExpr("*", f"{_difference(node)} AS __hr_d").selectExpr("*", f"{tied} AS __hr_tied")
+    keys = f"PARTITION BY {', '.join(key.text for key in node.keys)} " if node.keys else ""
+    peers = f"({keys}ORDER BY {', '.join(node.order)} RANGE BETWEEN CURRENT ROW AND CURRENT ROW)"
+    tied = f"min(__hr_d) OVER {peers} <> max(__hr_d) OVER {peers}"
+    marked = rows.selectExpr("*", f"{_all_of(node)} AS __hr_d").selectExpr("*", f"{tied} AS __hr_tied")
     checked = marked.where(f"CASE WHEN __hr_tied THEN raise_error({quote_text(TIES)}) ELSE true END")
     return checked.drop("__hr_d", "__hr_tied")
 
 
-def _difference(node: Window) -> str:
-    """An expression that differs for rows that do."""
-    kept = [column for column in node.child.output if comparable(column.type)]
-    if len(kept) < len(node.child.output):
+def _all_of(node: Window) -> str:
+    """An expression that differs for rows that do. (A hash would not: it passes over NULLs, wherever they are.)"""
+    if not all(comparable(column.type) for column in node.child.output):
         return "monotonically_increasing_id()"
-    return f"xxhash64({', '.join(quote(column.name) for column in kept)})"
+    names = [quote(column.name) for column in node.child.output]
+    # As numbers, 0.0 and -0.0 are the same.
+    floats = [quote(column.name) for column in node.child.output if column.type.lower() in ("float", "double")]
+    return f"struct({', '.join([*names, *(f'CAST({name} AS STRING)' for name in floats)])})"

@@ -155,9 +155,9 @@ def _check_sources(analyzed: Any, binding: Binding) -> None:
 
 def _check_determinism(jvm: Jvm, analyzed: Any, binding: Binding, text: str) -> bool:
     """Refuse functions that differ from one call to the next; say whether current_date is used."""
-    if _has_special_dates(binding.bound):
-        _refuse_moments(analyzed)
     current = jvm.pattern("CURRENT_LIKE")
+    if _has_special_dates(binding.bound):
+        _refuse_moments(analyzed, current)
     variable = jvm.pattern("VARIABLE_REFERENCE")
     uses_current_date = False
     if analyzed.deterministic() and not analyzed.containsPattern(current) and not analyzed.containsPattern(variable):
@@ -208,14 +208,15 @@ def _is_special(text: str) -> bool:
     return text.strip().lower().split(" ")[0] in _SPECIAL_DATES
 
 
-def _refuse_moments(analyzed: Any) -> None:
+def _refuse_moments(analyzed: Any, current: Any) -> None:
     """A text that is taken for a date, as in d > 'today': Spark's optimizer reads it as the moment at which it runs."""
     for node in _nodes(analyzed):
         for expression in items(node.expressions()):
             for each in _parts(expression):
                 if kind(each) in _READ_DATES and str(each.dataType().typeName()) in _DATES:
                     text = items(each.children())[0]
-                    is_text = text.foldable() and str(text.dataType().typeName()).startswith("string")
+                    is_fixed = text.foldable() and text.deterministic() and not text.containsPattern(current)
+                    is_text = is_fixed and str(text.dataType().typeName()).startswith("string")
                     value = str(text.eval(None)) if is_text else ""
                     if _is_special(value):
                         raise _moment(quote_text(value))

@@ -395,8 +395,8 @@ class Runner:
                 reason = str(doubt)
             except (PySparkException, Py4JJavaError, pa.ArrowException) as error:
                 running.require_wanted()  # What was cancelled is not recomputed whole.
-                told = short_message(error)
-                reason = TIES if TIES in told else f"The changes could not be computed: {told}"
+                ties = TIES in str(error)
+                reason = TIES if ties else f"The changes could not be computed: {short_message(error)}"
             if table.refresh_mode == "INCREMENTAL":
                 reason += " (Recomputed although REFRESH_MODE is INCREMENTAL: the contents must be right.)"
         self._progress.tell(f"{table.table_name}: full refresh. {reason or ''}")

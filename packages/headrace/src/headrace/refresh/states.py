@@ -26,6 +26,7 @@ from pydantic import ValidationError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace import running
 from headrace.catalog.records import DynamicTable, Frontier
 from headrace.errors import HeadraceError
 from headrace.ivm import stages as stages_module
@@ -35,6 +36,7 @@ from headrace.ivm.matching import kept_aggregates
 from headrace.ivm.rules import grouped as grouped_rule
 from headrace.ivm.sources import read_delta
 from headrace.ivm.stages import Stages, state_key
+from headrace.ivm.ties import TIES, without_ties
 from headrace.optimisations import LOCAL_ROWS
 from headrace.plan.nodes import Aggregate, Frozen, Plan, Relation, walk
 from headrace.progress import Progress
@@ -152,6 +154,7 @@ class StateTables:
 
     def fold(self) -> None:
         """Fold those that need it."""
+        self._remove_unused()
         for node, found in self.all():
             if _fold_is_due(found):
                 self._or_none(node, partial(self._fold, node, found))
@@ -191,6 +194,7 @@ class StateTables:
         try:
             work()
         except _FAILURES as error:
+            running.require_wanted()
             self._tell(f"the groups of an aggregate are not kept: {short_message(error)}")
             self._logs.forget(self._path(node))
             shutil.rmtree(self._path(node), ignore_errors=True)
@@ -239,17 +243,24 @@ class StateTables:
     def _make(self, node: Aggregate, at: Frontier) -> None:
         self._remove_unused()
         versions = readable_versions(self._logs, self._table.query, at)
-        rows = evaluate(node.child, leaves_at(self._spark, self._logs, self._table.query, versions))
+        leaves = leaves_at(self._spark, self._logs, self._table.query, versions)
+        rows = evaluate(node.child, leaves, ordered=without_ties)
         layout = _layout(node)
         whole = grouped_rule.whole(rows, Grouped(aggregate=node, finish=()), Plan(root=node, columns=()), layout, 1)
         if self.find(node) is None:
             self._logs.forget(self._path(node))
             shutil.rmtree(self._path(node), ignore_errors=True)
         path, note = self._path(node), StateNote(versions=self._versions(node, at), sequence=1)
-        self._write(by_keys(whole, Grouped(aggregate=node, finish=())), path, note, "overwrite")
-        groups, _ = self._logs.statistics(path)
-        sources = sum(self._logs.statistics(source_path)[0] for source_path in note.versions)
-        if groups * WORTH > sources:
+        try:
+            self._write(by_keys(whole, Grouped(aggregate=node, finish=())), path, note, "overwrite")
+            groups, _ = self._logs.statistics(path)
+            sources = sum(self._logs.statistics(source_path)[0] for source_path in note.versions)
+            is_worth_it = groups * WORTH <= sources
+        except (PySparkException, Py4JJavaError) as error:
+            if TIES not in str(error):
+                raise
+            is_worth_it = False  # What was computed once cannot be told by computing it again.
+        if not is_worth_it:
             nothing = self._spark.createDataFrame([], schema_text(layout.columns))
             self._write(nothing, path, note.model_copy(update={"worth_keeping": False}), "overwrite")
         self._logs.remove_old_files(path)

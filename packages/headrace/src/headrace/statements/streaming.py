@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from headrace.catalog.records import StreamRange, TableStream
+from headrace.catalog.streams import A_PROGRAM
 from headrace.errors import AlreadyExists, HeadraceError, NotAllowed, NotFound, Position, StaleStream, UserError
 from headrace.names import TableName, parse_parts, quote_text
 from headrace.plan.types import comparable
@@ -307,8 +308,8 @@ def describe(context: Context, statement: sql.DescribeStream) -> Result:
 
 def _read_into(stream: TableStream, sees: Callable[[TableName], bool]) -> str | None:
     """Where the rows went that the stream gave last, for somebody who may see that table."""
-    if stream.read_into is None:
-        return None
+    if stream.read_into in (None, A_PROGRAM):
+        return stream.read_into
     try:
         parts = parse_parts(stream.read_into)
     except UserError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -249,8 +250,8 @@ class DeltaLogs:
             table = self._at(path, version)
             files = [unquote(local_path(uri)) for uri in table.file_uris()]
             if within:
-                outside = _outside(table, within)
-                files = [file for file in files if Path(file).name not in outside]
+                outside = _outside(path, table, within)
+                files = [file for file in files if os.path.normpath(file) not in outside]
             if len(files) > _MOST_PLAIN_FILES:
                 return None
             return PlainFiles(tuple(files), table.schema().to_json())
@@ -389,15 +390,16 @@ def _understood(path: str) -> Iterator[None]:
         ) from error
 
 
-def _outside(table: DeltaTable, within: Mapping[str, Sequence[tuple[Any, Any]]]) -> set[str]:
-    """The names of the files that have no row in one of the ranges, as far as their statistics tell."""
+def _outside(path: str, table: DeltaTable, within: Mapping[str, Sequence[tuple[Any, Any]]]) -> set[str]:
+    """The files that have no row in one of the ranges, as far as their statistics tell."""
     actions = pa.table(table.get_add_actions(flatten=True))
-    names = [Path(path).name for path in actions.column("path").to_pylist()]
+    names = [os.path.normpath(_file(path, {"path": name})) for name in actions.column("path").to_pylist()]
     found: set[str] = set()
     for column, spans in within.items():
-        if not {f"min.{column}", f"max.{column}"} <= set(actions.column_names):
-            continue
-        ends = (actions.column(f"{end}.{column}").to_pylist() for end in ("min", "max"))
+        try:
+            ends = [actions.column(f"{end}.{column}").to_pylist() for end in ("min", "max")]
+        except (KeyError, OverflowError, ValueError):
+            continue  # There are none; or a date that Python has no value for.
         for name, least, most in zip(names, *ends, strict=True):
             known = least is not None and most is not None
             if known and not any(low <= most and least <= high for low, high in spans):

@@ -81,7 +81,8 @@ def linear_in_left(
 ) -> list[DataFrame]:
     """The changes of an operator that, with its right side fixed, treats each row of its left side by itself."""
     keys = matched_keys(node) if stages.uses(COUNTED_MATCHES) else None
-    if keys is not None and stages.state_table(keys) is None:
+    # Where the right side is as it was, its keys are worth having only if they are there already.
+    if keys is not None and not (stages.is_kept(keys) or (right is not None and stages.state_table(keys) is not None)):
         keys = None
     # First of all: the new keys are the stored ones and these.
     moved = stages.materialized(keys) if keys is not None else None
