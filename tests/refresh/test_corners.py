@@ -57,6 +57,24 @@ def test_ties_that_another_operator_asks_for(lake: Lake, monkeypatch: pytest.Mon
     assert len(lake.sql("SELECT * FROM d").rows) == 3
 
 
+def test_a_scalar_subquery_over_a_dynamic_table_that_may_give_several_rows(lake: Lake) -> None:
+    """It is as over a table: computed whole, and a failure when it does."""
+    lake.sql(
+        """
+        CREATE TABLE t (k INT); INSERT INTO t VALUES (1), (2);
+        CREATE TABLE s (k INT, v INT); INSERT INTO s VALUES (1, 10);
+        CREATE DYNAMIC TABLE up AS SELECT k, v FROM s
+        """
+    )
+    query = "SELECT k, (SELECT v FROM up WHERE up.k = t.k) AS v FROM t"
+    with pytest.raises(Unsupported, match="scalar subquery that may return several rows"):
+        lake.sql(f"CREATE DYNAMIC TABLE d REFRESH_MODE = INCREMENTAL AS {query}")
+    lake.sql(f"CREATE DYNAMIC TABLE d AS {query}; INSERT INTO s VALUES (2, 20)")
+    refresh(lake, "up")
+    assert refresh(lake)["refresh_mode"] == "FULL"
+    assert sorted(lake.sql("SELECT * FROM d").rows) == [(1, 10), (2, 20)]
+
+
 def test_a_timestamp_in_partitioned_by(lake: Lake) -> None:
     lake.sql(
         """
