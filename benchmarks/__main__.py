@@ -25,7 +25,7 @@ from benchmarks.tpch import Change
 
 SCALE = os.environ.get("SCALE", "1")
 LARGE = float(SCALE) >= 10
-"""Where recomputing all queries once takes a quarter of an hour."""
+"""Where recomputing all queries once takes seven minutes."""
 ROUNDS = int(os.environ.get("ROUNDS", "3" if LARGE else "5"))
 CHANGES = [float(part) / 100 for part in os.environ.get("CHANGES", "0.01,0.1,1,10").split(",") if part]
 NAMES = [name for name in os.environ.get("QUERIES", ",".join(tpch.QUERIES)).split(",") if name]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -17,7 +15,7 @@ from headrace.ivm.layout import VISIBLE, live_rows
 from headrace.ivm.layout import WEIGHT as STORED_WEIGHT
 from headrace.names import quote
 from headrace.plan.nodes import Relation
-from headrace.storage.delta import DeltaLogs
+from headrace.storage.delta import DeltaLogs, Spans
 
 
 @dataclass(frozen=True)
@@ -46,16 +44,12 @@ def read_version(spark: SparkSession, logs: DeltaLogs, source: SourceRange, vers
     return live.where(VISIBLE) if VISIBLE in live.columns else live
 
 
-Spans = Mapping[str, Sequence[tuple[Any, Any]]]
-"""Of columns, the ranges that matter."""
-
-
 def read_delta(spark: SparkSession, logs: DeltaLogs, path: str, version: int, within: Spans | None = None) -> DataFrame:
     """A Delta table at a version; files whose statistics say that they have no row `within` may be left out.
 
     Spark's own time travel rebuilds the table's state with a job for every read; where the log's file list is all there
     is to it, naming the files is the same read at a fifth of the time (docs/adr/0010)."""
-    plain = logs.plain_files(path, version, within or {})
+    plain = logs.plain_files(path, version, within)
     if plain is None:
         return spark.read.format("delta").option("versionAsOf", version).load(path)
     schema = StructType.fromJson(json.loads(plain.schema))

@@ -22,14 +22,14 @@ from headrace.ivm.evaluate import Leaf, evaluate, values
 from headrace.ivm.layout import Grouped, LiveRows, folds_exactly, group_values, grouped_layout
 from headrace.ivm.narrowing import one_of, passed_up, spans
 from headrace.ivm.sharing import canonical
-from headrace.ivm.sources import SourceRange, Spans, read_delta, read_version, relation_changes, relation_rows
+from headrace.ivm.sources import SourceRange, read_delta, read_version, relation_changes, relation_rows
 from headrace.ivm.ties import without_ties
 from headrace.names import quote
 from headrace.plan.certainty import carriers
 from headrace.plan.dates import depends_on_date, own_texts_at, plan_at
 from headrace.plan.nodes import Aggregate, Filter, Node, Project, Relation, Values, walk
 from headrace.plan.types import storable
-from headrace.storage.delta import DeltaLogs
+from headrace.storage.delta import DeltaLogs, Spans
 
 LOCAL_ROWS = 20_000
 """Up to so many rows of a dynamic table are held in the driver as local rows."""

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import unquote
 
@@ -35,6 +34,8 @@ _QUIET_OPERATIONS = {
     "ADD CONSTRAINT", "DROP CONSTRAINT", "VACUUM START", "VACUUM END", "REORG", "UPGRADE PROTOCOL", "CLUSTER BY",
     "ANALYZE", "CREATE OR REPLACE TABLE", "REPLACE TABLE", "DROP FEATURE",
 }  # fmt: skip
+Spans = Mapping[str, Sequence[tuple[Any, Any]]]
+"""Of columns, the ranges that matter."""
 _MOST_PLAIN_FILES = 500
 """Up to so many paths Spark looks at without a job of its own (storage/spark.py)."""
 _RECENT = 4
@@ -238,9 +239,7 @@ class DeltaLogs:
                     hint="Its log or files were cleaned up since. A newer version can be read.",
                 ) from error
 
-    def plain_files(
-        self, path: str, version: int, within: Mapping[str, Sequence[tuple[Any, Any]]] = MappingProxyType({})
-    ) -> PlainFiles | None:
+    def plain_files(self, path: str, version: int, within: Spans | None = None) -> PlainFiles | None:
         """The data files of a version, when reading them needs nothing but a Parquet reader: few of them, on this
         machine, and no partitions, deletion vectors, column mapping or other reader features. Else None. `within` says
         of columns which ranges matter: files whose statistics have none of these are left out."""
@@ -390,7 +389,7 @@ def _understood(path: str) -> Iterator[None]:
         ) from error
 
 
-def _outside(path: str, table: DeltaTable, within: Mapping[str, Sequence[tuple[Any, Any]]]) -> set[str]:
+def _outside(path: str, table: DeltaTable, within: Spans) -> set[str]:
     """The files that have no row in one of the ranges, as far as their statistics tell."""
     actions = pa.table(table.get_add_actions(flatten=True))
     names = [os.path.normpath(_file(path, {"path": name})) for name in actions.column("path").to_pylist()]
