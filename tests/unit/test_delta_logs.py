@@ -90,3 +90,37 @@ def test_files_that_have_no_such_row_are_left_out(tmp_path: Path) -> None:
 def test_a_table_in_a_bucket_is_refused_in_words() -> None:
     with pytest.raises(Unsupported, match="not on a file system"):
         DeltaLogs().snapshot("s3a://bucket/t")
+
+
+def test_where_the_values_of_a_column_lie(tmp_path: Path) -> None:
+    path, logs = str(tmp_path / "t"), DeltaLogs()
+    for start in (0, 100, 200, 300):
+        ids = list(range(start, start + 100))
+        days = [date(2025, 1, 1) + timedelta(n % 50) for n in ids]
+        rows = pa.table({"id": ids, "scattered": [n * 37 % 400 for n in ids], "day": days, "text": ["x"] * 100})
+        write_deltalake(path, rows, mode="append")
+    by_id, scattered, day = (logs.reach(path, name) for name in ("id", "scattered", "day"))
+    assert by_id is not None
+    assert scattered is not None
+    assert day is not None
+    assert (by_id.least, by_id.most) == (0, 399)
+    assert 0.2 < by_id.opened < 0.3
+    assert scattered.opened > 0.9
+    assert day.opened == 1
+    assert by_id.covered([(0, 3), (396, 1000)]) == 8 / 400
+    assert day.covered([(date(2025, 1, 1), date(2025, 1, 5))]) == 0.1
+    assert logs.reach(path, "text") is None
+    assert logs.reach(path, "missing") is None
+    write_deltalake(
+        path, pa.table({"id": [None], "scattered": [1], "day": [None], "text": [None]}, rows.schema), mode="append"
+    )
+    assert logs.reach(path, "id") is None, "a file without a value has no ends"
+
+
+def test_files_are_put_together(tmp_path: Path) -> None:
+    path, logs = str(tmp_path / "t"), DeltaLogs()
+    for number in range(5):
+        write_deltalake(path, pa.table({"a": [number]}), mode="append")
+    logs.compact(path)
+    assert len(list(Path(path).glob("*.parquet"))) == 1
+    assert sorted(logs.rows(path, logs.snapshot(path).version).column("a").to_pylist()) == [0, 1, 2, 3, 4]

@@ -27,6 +27,12 @@ def test_new_and_old_orders_are_two_ranges() -> None:
     assert ranges([*range(100, 200), *range(6_000_000, 6_000_050)]) == [(100, 199), (6_000_000, 6_000_049)]
 
 
+def test_files_are_chosen_by_more_ranges_than_rows() -> None:
+    keys = [place * 1000 for place in range(40)]
+    assert len(ranges(keys)) == 8
+    assert spans(pa.chunked_array([keys])) == [(key, key) for key in keys]
+
+
 def test_the_ranges_of_values() -> None:
     assert spans(pa.chunked_array([[3, 1, 1000]])) == [(1, 3), (1000, 1000)]
     days = [date(2024, 1, 1), date(2024, 1, 2)]

@@ -32,6 +32,9 @@ _FEW = 10
 _RANGES = 8
 _GAP = 0.02
 """A gap of this share of the whole span is worth a cut."""
+_FILE_RANGES = 64
+_FILE_GAP = 0.001
+"""Choosing files, and pages of an ordered copy, may go by more ranges than a condition on every row."""
 _FIRST_YEAR = 1900
 """Dates long ago have other calendars on their way from Python to the JVM."""
 _EPOCH = datetime.date(1970, 1, 1)
@@ -79,7 +82,7 @@ def spans(values: pa.ChunkedArray) -> list[tuple[Any, Any]] | None:
     """The few ranges that whole numbers or dates lie in; None for other values, and where NULL is among them."""
     if values.null_count or pa.types.is_nested(values.type):
         return None
-    return _spans(values.unique())
+    return _spans(values.unique(), _FILE_RANGES, _FILE_GAP)
 
 
 def in_range(text: str, values: pa.ChunkedArray) -> SparkColumn | None:
@@ -107,21 +110,21 @@ def _within(key: SparkColumn, present: pa.Array) -> SparkColumn | None:
     return reduce(or_, (key.between(low, high) for low, high in found)) if found else None
 
 
-def _spans(present: pa.Array) -> list[tuple[Any, Any]] | None:
+def _spans(present: pa.Array, most: int = _RANGES, gap: float = _GAP) -> list[tuple[Any, Any]] | None:
     if not len(present):
         return []
     if pa.types.is_integer(present.type):
-        return ranges(present.to_numpy(zero_copy_only=False))
+        return ranges(present.to_numpy(zero_copy_only=False), most, gap)
     if not pa.types.is_date32(present.type):
         return None
-    days = ranges(present.cast(pa.int32()).to_numpy(zero_copy_only=False))
+    days = ranges(present.cast(pa.int32()).to_numpy(zero_copy_only=False), most, gap)
     if days[0][0] < _FIRST_DAY or days[-1][1] > _LAST_DAY:
         return None
     return [(_EPOCH + datetime.timedelta(low), _EPOCH + datetime.timedelta(high)) for low, high in days]
 
 
-def ranges(values: list[int] | np.ndarray) -> list[tuple[int, int]]:
-    """Few ranges that hold all the values.
+def ranges(values: list[int] | np.ndarray, at_most: int = _RANGES, gap: float = _GAP) -> list[tuple[int, int]]:
+    """Few ranges that hold all the values, cut where a gap is at least such a share of the whole span.
 
     >>> ranges([3, 1, 2, 1000, 1001, 5])
     [(1, 5), (1000, 1001)]
@@ -131,8 +134,8 @@ def ranges(values: list[int] | np.ndarray) -> list[tuple[int, int]]:
     ordered = np.unique(np.asarray(values, dtype=np.int64))
     least, most = int(ordered[0]), int(ordered[-1])
     gaps = np.diff(ordered.view(np.uint64))  # Between far numbers there is more than a signed one can say.
-    wide = np.flatnonzero(gaps > int(max((most - least) * _GAP, 8)))
-    widest = wide[np.argsort(gaps[wide])[::-1][: _RANGES - 1]]
+    wide = np.flatnonzero(gaps > int(max((most - least) * gap, 8)))
+    widest = wide[np.argsort(gaps[wide])[::-1][: at_most - 1]]
     cuts = [0, *sorted(int(place) + 1 for place in widest), len(ordered)]
     return [(int(ordered[start]), int(ordered[end - 1])) for start, end in pairwise(cuts)]
 

@@ -10,6 +10,7 @@ import hashlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ from headrace.plan.certainty import carriers
 from headrace.plan.dates import depends_on_date, own_texts_at, plan_at
 from headrace.plan.nodes import Aggregate, Filter, Node, Project, Relation, Values, walk
 from headrace.plan.types import storable
-from headrace.storage.delta import DeltaLogs, Spans
+from headrace.storage.delta import DeltaLogs, Reach, Spans
 
 LOCAL_ROWS = 20_000
 """Up to so many rows of a dynamic table are held in the driver as local rows."""
@@ -46,6 +47,13 @@ BIG_ROWS = 50_000
 STATE_ROWS = 500_000
 """From so many source rows on, the groups of an aggregate inside a query are kept."""
 
+ORDERED_ROWS = 5_000_000
+"""From so many rows on, a source is kept in another order, where rows are looked up by that."""
+_SCATTERED = 0.5
+"""The files that may have a value are so large a share of the source: it does not lie in the order of the column."""
+_SELECTIVE = 0.125
+"""Ranges that cover no more of a column's span are worth looking up in its order."""
+
 Operator = TypeVar("Operator")
 Rule = Callable[["Stages", Operator], Changes | None]
 
@@ -59,6 +67,29 @@ class Kept(Protocol):
 
 def nothing_kept(node: Aggregate, *, make: bool = False) -> LiveRows | None:
     """Without state tables."""
+    return None
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Rows of a source that are looked for: those in the ranges of a column."""
+
+    source: SourceRange
+    columns: tuple[tuple[str, str], ...]
+    """All that the query reads of the source, each with its type."""
+    key: str
+    ranges: Sequence[tuple[Any, Any]]
+
+
+class Ordered(Protocol):
+    """Finds rows of a source, at the old or the new frontier, in a copy that lies in the order of the lookup's column;
+    None where there can be none."""
+
+    def __call__(self, wanted: Lookup, *, old: bool) -> DataFrame | None: ...
+
+
+def nothing_ordered(wanted: Lookup, *, old: bool) -> DataFrame | None:
+    """Without ordered copies."""
     return None
 
 
@@ -79,10 +110,13 @@ class Stages:
         dates: tuple[str | None, str | None] = (None, None),
         off: frozenset[str] = frozenset(),
         kept: Kept = nothing_kept,
+        ordered: Ordered = nothing_ordered,
     ) -> None:
         """`root` is the whole plan; `dates` are the days that current_date stands for, at the old frontier and at the
-        new one; `off` are optimisations to do without; `kept` finds the state tables of inner aggregates."""
+        new one; `off` are optimisations to do without; `kept` finds the state tables of inner aggregates, `ordered`
+        the rows of sources in ordered copies."""
         self._kept = kept
+        self._ordered = ordered
         self.new_states: dict[str, tuple[Aggregate, DataFrame | None]] = {}
         """Inner aggregates whose state table moves on: their changed groups, None when there are none."""
         self.off = off
@@ -370,6 +404,37 @@ class Stages:
         self._listed[place] = (changes.rows, found)
         return [(text, found[key]) for text, key in zip(texts, keys, strict=True) if key in found]
 
+    def is_scattered(self, node: Node, texts: Sequence[str]) -> bool:
+        """Whether looking rows up by these columns opens most files of a big source, however few the rows are."""
+        names = {text.strip("`") for text in texts} & passed_up(node)
+        for relation in walk(node):
+            if isinstance(relation, Relation):
+                own = [own for own, column in relation.columns if column.name in names]
+                if own and self._reaches(relation.source, own):
+                    return True
+        return False
+
+    def _reaches(self, place: int, names: Sequence[str]) -> dict[str, Reach]:
+        """Where the values of these columns of a big source lie, if it is in the order of none of them."""
+        source = self.sources[place]
+        if source.is_dynamic or self._logs.statistics(source.path)[0] < ORDERED_ROWS:
+            return {}
+        found = {name: self._logs.reach(source.path, name) for name in names}
+        known = {name: reach for name, reach in found.items() if reach is not None}
+        return known if all(reach.opened > _SCATTERED for reach in known.values()) else {}
+
+    def _looked_up(self, place: int, within: Spans, *, old: bool) -> DataFrame | None:
+        """Rows of a source from an ordered copy, where that is less to read; possibly more than those `within`."""
+        source = self.sources[place]
+        if not self.small or source.old is None or not self.uses(optimisations.ORDERED_COPIES):
+            return None
+        shares = {name: reach.covered(within[name]) for name, reach in self._reaches(place, [*within]).items()}
+        key = min(shares, key=lambda name: shares[name], default=None)
+        if key is None or shares[key] > _SELECTIVE or not within[key]:
+            return None
+        same = {(own, column.type) for each in self._relations if each.source == place for own, column in each.columns}
+        return self._ordered(Lookup(source, tuple(sorted(same)), key, within[key]), old=old)
+
     def close(self) -> None:
         for rows in self._cached:
             rows.unpersist()
@@ -385,7 +450,10 @@ class Stages:
             version = source.new_rows if source.new_rows is not None else source.new
         own = {own: within[column.name] for own, column in relation.columns if column.name in within}
         if own and not source.is_dynamic:
-            return relation_rows(relation, read_delta(self.spark, self._logs, source.path, version, own))
+            rows = self._looked_up(relation.source, own, old=old)
+            if rows is None:
+                rows = read_delta(self.spark, self._logs, source.path, version, own)
+            return relation_rows(relation, rows)
         rows = self._read_already.get((source.path, version))
         if rows is None:
             rows = read_version(self.spark, self._logs, source, version)

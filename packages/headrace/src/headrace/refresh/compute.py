@@ -26,7 +26,7 @@ from headrace.ivm.layout import (
 )
 from headrace.ivm.rules import RULES, bag, grouped
 from headrace.ivm.sources import SourceRange, read_delta, read_version, relation_rows
-from headrace.ivm.stages import Kept, Stages
+from headrace.ivm.stages import Kept, Ordered, Stages
 from headrace.names import quote
 from headrace.optimisations import LOCAL_ROWS
 from headrace.plan.dates import at_date, plan_at
@@ -128,8 +128,9 @@ def stages_of(
     dates: tuple[str | None, str | None],
     off: frozenset[str],
     kept: Kept,
+    ordered: Ordered,
 ) -> Stages:
-    return Stages(spark, logs, ranges, RULES, plan.root, dates, off, kept)
+    return Stages(spark, logs, ranges, RULES, plan.root, dates, off, kept, ordered)
 
 
 def whole(

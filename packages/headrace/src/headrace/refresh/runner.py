@@ -52,6 +52,7 @@ from headrace.refresh.cost import insert_only
 from headrace.refresh.counts import Counts, counted_note
 from headrace.refresh.fold import clustered, fold, fold_is_due, partition_columns
 from headrace.refresh.lease import PATIENCE_SECONDS, held_lease
+from headrace.refresh.ordered import OrderedCopies
 from headrace.refresh.outlook import SOURCE_GONE, Lookout, Outlook
 from headrace.refresh.profile import inputs_of, steps_of, total, with_reads
 from headrace.refresh.states import StateTables
@@ -397,6 +398,8 @@ class Runner:
                 running.require_wanted()  # What was cancelled is not recomputed whole.
                 ties = TIES in str(error)
                 reason = TIES if ties else f"The changes could not be computed: {short_message(error)}"
+                if not ties:  # A copy may be what is broken.
+                    OrderedCopies(self.spark, self._logs, table, self._progress).discard()
             if table.refresh_mode == "INCREMENTAL":
                 reason += " (Recomputed although REFRESH_MODE is INCREMENTAL: the contents must be right.)"
         self._progress.tell(f"{table.table_name}: full refresh. {reason or ''}")
@@ -426,7 +429,10 @@ class Runner:
         dates = (note.frontier.date, look.frontier.date)
         states = StateTables(self.spark, self._logs, table, self._progress)
         kept = states.kept(note.frontier, self.off)
-        stages = compute.stages_of(self.spark, self._logs, ranges, table.query.plan, dates, self.off, kept)
+        copies = OrderedCopies(self.spark, self._logs, table, self._progress)
+        stages = compute.stages_of(
+            self.spark, self._logs, ranges, table.query.plan, dates, self.off, kept, copies.lookup
+        )
         if not stages.new_day and not any(source.changed for source in ranges):
             self._append_local(table, None, empty)
             states.advance(stages, note.frontier, look.frontier)
@@ -438,7 +444,7 @@ class Runner:
             changed_rows = (done.rows_inserted or 0) + (done.rows_deleted or 0)
             kept_groups = {state_key(node): found.note.live_rows or 0 for node, found in states.all()}
             steps = steps_of(table.query, stages, changed_rows, done.live_rows, kept_groups)
-            return _Done(done, steps, made_states=bool(states.made))
+            return _Done(done, steps, made_states=bool(states.made or copies.made))
         finally:
             stages.close()
 
@@ -466,6 +472,7 @@ class Runner:
         self, table: DynamicTable, look: Outlook, job_id: str, sequence: int, reason: str | None
     ) -> CommitNote:
         assert look.frontier is not None
+        OrderedCopies(self.spark, self._logs, table, self._progress).remove_unused()
         layout = layout_of(table.query)
         versions = readable_versions(self._logs, table.query, look.frontier)
         whole = compute.whole(self.spark, self._logs, table.query, versions, look.frontier.date, layout, sequence)

@@ -12,6 +12,7 @@ from headrace.errors import NotFound
 from headrace.ivm.layout import grouped_root
 from headrace.names import TableName, quote
 from headrace.plan.types import type_text
+from headrace.refresh.ordered import OrderedCopies
 from headrace.refresh.states import StateTables
 from headrace.refresh.stored import read_note, read_stored
 from headrace.result import Result, from_frame, from_rows
@@ -126,6 +127,8 @@ def _state(context: Context, table: DynamicTable, *, grouped: bool) -> str:
     tables, groups, size = StateTables(context.spark, context.logs, table, context.progress).size()
     kept = ["hidden columns of the table"] if grouped else []
     kept += [f"{tables} state tables {groups} groups {size} bytes"] if tables else []
+    copies, size = OrderedCopies(context.spark, context.logs, table, context.progress).size()
+    kept += [f"{copies} ordered copies {size} bytes"] if copies else []
     return ", ".join(kept)
 
 

@@ -15,6 +15,7 @@ from headrace.ivm.stages import state_key
 from headrace.plan import nodes
 from headrace.plan.explain import tree
 from headrace.plan.query import Query, shown_rows
+from headrace.refresh.ordered import OrderedCopies
 from headrace.refresh.states import StateTables
 from headrace.refresh.verify import Verdict, verify
 from headrace.result import Result, from_rows
@@ -52,6 +53,7 @@ def explain_refresh(context: Context, statement: sql.ExplainRefresh) -> Result:
         rows.append(("source", fact.name, f"version {before} → {fact.new.version}: {change}"))
     rows += query_rows(table.query, context.runner.off)
     rows += _state_tables(context, table, look.stored.note.frontier if look.stored.note is not None else None)
+    rows += _ordered_copies(context, table)
     if look.stored.note is not None:
         note = look.stored.note
         rows.append(("storage", "live rows", str(note.live_rows)))
@@ -78,6 +80,16 @@ def _state_tables(context: Context, table: DynamicTable, frontier: Frontier | No
             at = frontier is not None and states.is_at(node, state, frontier)
             value = f"state table of {state.note.live_rows} groups" + ("" if at else ", to be made again")
         found.append(("state", text, value))
+    return found
+
+
+def _ordered_copies(context: Context, table: DynamicTable) -> list[Row]:
+    """The sources that are kept once more, in the order of another column."""
+    found = []
+    for copy in OrderedCopies(context.spark, context.logs, table, context.progress).all():
+        rows, _ = context.logs.statistics(copy.rows)
+        told = f"ordered copy of {rows} rows and {copy.newest.changed} changes, version {copy.newest.version}"
+        found.append(("state", f"{copy.note.name} by {copy.note.key}", told))
     return found
 
 

@@ -11,10 +11,11 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from headrace import running
-from headrace.catalog.records import RefreshRecord, TableStream
+from headrace.catalog.records import DynamicTable, RefreshRecord, TableStream
 from headrace.errors import NotFound, QueryFailed
 from headrace.names import TableName, quote, quote_text
 from headrace.plan.jvm import Jvm, items
+from headrace.refresh.ordered import OrderedCopies
 from headrace.refresh.states import StateTables
 from headrace.result import Result, from_frame, from_rows
 from headrace.sql import statements as sql
@@ -91,10 +92,17 @@ def show_dynamic_tables(context: Context, statement: sql.ShowDynamicTables) -> R
                 table.query.plan is not None and table.refresh_mode != "FULL",
                 "REFRESH_MODE is FULL" if table.refresh_mode == "FULL" else table.query.unsupported,
                 table.created_at, table.creator, table.comment,
-                StateTables(context.spark, context.logs, table, context.progress).size()[2],
+                _state_bytes(context, table),
             )
         )  # fmt: skip
     return narrowed(context, from_rows(_DYNAMIC, rows, context.settings.timezone), statement.where, statement.limit)
+
+
+def _state_bytes(context: Context, table: DynamicTable) -> int:
+    """Of what is kept beside the table: state tables and ordered copies."""
+    states = StateTables(context.spark, context.logs, table, context.progress)
+    copies = OrderedCopies(context.spark, context.logs, table, context.progress)
+    return states.size()[2] + copies.size()[1]
 
 
 def show_history(context: Context, statement: sql.ShowRefreshHistory) -> Result:

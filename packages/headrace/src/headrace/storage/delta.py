@@ -7,6 +7,7 @@ times as much.
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import os
@@ -70,6 +71,26 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class Reach:
+    """Where the values of a column lie."""
+
+    least: Any
+    most: Any
+    opened: float
+    """Which share of the table is in the files that may have a value, for values spread evenly from least to most."""
+
+    def covered(self, spans: Sequence[tuple[Any, Any]]) -> float:
+        """The share of what lies between least and most that is in these ranges.
+
+        >>> Reach(1, 100, 1.0).covered([(0, 9), (91, 95)])
+        0.15
+        """
+        low, high = _number(self.least), _number(self.most)
+        met = [(max(_number(a), low), min(_number(b), high)) for a, b in spans]
+        return sum(b - a + 1 for a, b in met if b >= a) / (high - low + 1)
+
+
+@dataclass(frozen=True)
 class PlainFiles:
     files: tuple[str, ...]
     schema: str
@@ -130,6 +151,7 @@ class DeltaLogs:
         self._recent: dict[str, tuple[DeltaTable, int, list[Commit]]] = {}
         self._effective: dict[str, tuple[int, int]] = {}
         self._statistics: dict[str, tuple[DeltaTable, int, tuple[int, int]]] = {}
+        self._reaches: dict[tuple[str, str], tuple[DeltaTable, int, Reach | None]] = {}
 
     def snapshot(self, path: str) -> Snapshot:
         with self._lock:
@@ -227,6 +249,16 @@ class DeltaLogs:
                 found = int(records), int(sum(actions.column("size_bytes").to_pylist()))
             self._statistics[path] = (table, table.version(), found)
             return found
+
+    def reach(self, path: str, column: str) -> Reach | None:
+        """Where the values of a column lie in the newest version, from file statistics; None where they do not tell."""
+        with self._lock:
+            table = self._newest(path)
+            kept = self._reaches.get((path, column))
+            if kept is None or kept[0] is not table or kept[1] != table.version():
+                kept = (table, table.version(), _reach(pa.table(table.get_add_actions(flatten=True)), column))
+                self._reaches[path, column] = kept
+            return kept[2]
 
     def snapshot_at(self, path: str, version: int) -> Snapshot:
         """An earlier version; NotFound when the log no longer tells what it was."""
@@ -328,6 +360,13 @@ class DeltaLogs:
         running.count({"rows_written": rows.num_rows, "bytes_written": _added_bytes(path, version)})
         return version
 
+    def compact(self, path: str) -> None:
+        """Put the files together, and remove those that were. Only for tables of which nobody reads older versions."""
+        with self._lock:
+            self._newest(path).optimize.compact()
+            self.forget(path)
+            self.remove_old_files(path)
+
     def remove_old_files(self, path: str) -> None:
         """Remove every file that the newest version does not need. Only for tables of which nobody reads older ones."""
         with self._lock:
@@ -404,6 +443,27 @@ def _outside(path: str, table: DeltaTable, within: Spans) -> set[str]:
             if known and not any(low <= most and least <= high for low, high in spans):
                 found.add(name)
     return found
+
+
+def _reach(actions: pa.Table, column: str) -> Reach | None:
+    try:
+        ends = [actions.column(f"{end}.{column}").to_pylist() for end in ("min", "max")]
+    except (KeyError, OverflowError, ValueError):
+        return None  # There are none; or a date that Python has no value for.
+    sizes = actions.column("size_bytes").to_pylist()
+    files = list(zip(*ends, sizes, strict=True))
+    if not files or any(value is None for low, high, _ in files for value in (low, high)):
+        return None
+    least, most = min(low for low, _, _ in files), max(high for _, high, _ in files)
+    if not all(isinstance(end, int | datetime.date) and not isinstance(end, bool) for end in (least, most)):
+        return None
+    width = _number(most) - _number(least) + 1
+    opened = sum(size * (_number(high) - _number(low) + 1) for low, high, size in files)
+    return Reach(least, most, opened / (width * max(sum(sizes), 1)))
+
+
+def _number(value: Any) -> int:
+    return value.toordinal() if isinstance(value, datetime.date) else int(value)
 
 
 def _commit_file(path: str, version: int) -> Path:

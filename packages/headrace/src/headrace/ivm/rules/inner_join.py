@@ -2,9 +2,11 @@
 
     Δ(R₁ ⋈ … ⋈ Rₙ)  =  Σᵢ  R₁,old ⋈ … ⋈ ΔRᵢ ⋈ … ⋈ Rₙ,new            old before the i-th, new after it
 
-State:    none; all inputs are Delta versions.
+State:    none of the join's own; all inputs are Delta versions.
 Cost:     for each changed input, a chain of joins that starts from its changeset and goes on to what is joined with
           it, in the order of the query; the keys of a small changeset are pushed into the reads of its neighbours.
+          A big input that does not lie in the order of these keys comes later, and only what matched the others is
+          looked up in it, in an ordered copy (refresh/ordered.py).
 Requires: a deterministic condition.
 """
 
@@ -17,7 +19,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headrace.ivm.changeset import WEIGHT, Changes
-from headrace.ivm.stages import Stages, names_of
+from headrace.ivm.stages import ORDERED_ROWS, Stages, names_of
+from headrace.optimisations import ORDERED_COPIES
 from headrace.plan.dates import own_texts_at
 from headrace.plan.nodes import InnerJoin, Node, Project
 from headrace.plan.pruning import names_in
@@ -88,8 +91,11 @@ def changes(stages: Stages, node: InnerJoin) -> Changes | None:
     if not changed:
         return None
     columns = [*names_of(node), WEIGHT]
-    terms = [_term(stages, joined, place, each).select(*columns) for place, each in changed]
-    return Changes(reduce(DataFrame.union, terms), all(each.insert_only for _, each in changed))
+    terms = [_term(stages, joined, place, each) for place, each in changed]
+    found_terms = [term.select(*columns) for term in terms if term is not None]
+    if not found_terms:
+        return None
+    return Changes(reduce(DataFrame.union, found_terms), all(each.insert_only for _, each in changed))
 
 
 def flattened(node: Node, date: str | None) -> Inputs:
@@ -108,8 +114,8 @@ def flattened(node: Node, date: str | None) -> Inputs:
     return Inputs(left.nodes + right.nodes, left.conditions + right.conditions + tuple(own))
 
 
-def _term(stages: Stages, inputs: Inputs, place: int, found: Changes) -> DataFrame:
-    """The changes of one input, joined with all others."""
+def _term(stages: Stages, inputs: Inputs, place: int, found: Changes) -> DataFrame | None:
+    """The changes of one input, joined with all others; None when they turned out to match nothing."""
     start = inputs.names[place]
     reached, rows = set(start), found.rows
     pending = list(inputs.conditions)
@@ -117,6 +123,16 @@ def _term(stages: Stages, inputs: Inputs, place: int, found: Changes) -> DataFra
     remaining = {number for number in range(len(inputs.nodes)) if number != place}
     while remaining:
         nearest = min(remaining, key=lambda n: (not inputs.pairs(reached, inputs.names[n]), n))
+        if _is_scattered(stages, inputs, nearest, start, found):
+            # First what says more about which of its rows are wanted; then only those are looked up.
+            sooner = [n for n in sorted(remaining) if _narrows(stages, inputs, n, reached)]
+            if sooner:
+                nearest = sooner[0]
+            elif reached != start:
+                few = stages.materialize(Changes(rows, insert_only=False))
+                if few is None:
+                    return None
+                start, found, rows = set(reached), few, few.rows
         remaining.remove(nearest)
         node = inputs.nodes[nearest]
         keys = inputs.known_pairs(start, inputs.names[nearest])
@@ -126,9 +142,24 @@ def _term(stages: Stages, inputs: Inputs, place: int, found: Changes) -> DataFra
             # Spark would take the product of what was joined so far for large, and sort the big side.
             rows = F.broadcast(rows)
         passed = max(passed, stages.size(node))
+        implied = [f"({one}) <=> ({other})" for one, other in inputs.known_pairs(reached, inputs.names[nearest])]
         reached |= inputs.names[nearest]
         now = [condition for condition in pending if inputs.columns_in(condition.text) <= reached]
         pending = [condition for condition in pending if condition not in now]
-        on = " AND ".join(condition.text for condition in now)
+        equal = any(condition.sides is not None for condition in now)
+        on = " AND ".join([condition.text for condition in now] + ([] if equal else implied))
         rows = rows.join(side, F.expr(on), "inner") if on else rows.crossJoin(side)
     return rows
+
+
+def _is_scattered(stages: Stages, inputs: Inputs, place: int, start: set[str], found: Changes) -> bool:
+    """Whether an input is big and does not lie in the order of what it would be looked up by."""
+    if found.local is None or not stages.uses(ORDERED_COPIES):
+        return False
+    keys = inputs.known_pairs(start, inputs.names[place])
+    return bool(keys) and stages.is_scattered(inputs.nodes[place], [other for _, other in keys])
+
+
+def _narrows(stages: Stages, inputs: Inputs, place: int, reached: set[str]) -> bool:
+    """Whether an input that is not so big can be joined before, be it by equalities that follow from others."""
+    return stages.size(inputs.nodes[place]) < ORDERED_ROWS and bool(inputs.known_pairs(reached, inputs.names[place]))
