@@ -66,6 +66,7 @@ def _circumstances(lake: Lake, scenario: Scenario) -> Iterator[pytest.MonkeyPatc
         if scenario.big:
             patch.setattr(stages, "BIG_ROWS", 0)
             patch.setattr(stages, "STATE_ROWS", 0)
+            patch.setattr(stages, "ORDERED_ROWS", 0)
         if scenario.eager:
             patch.setattr(maintenance, "FOLD_AFTER_APPENDS", 2)
             patch.setattr(narrowing, "PUSHED_KEYS", 1)

@@ -44,6 +44,7 @@ def _switch_off(lake: Lake, names: frozenset[str]) -> None:
 def test_results_do_not_depend_on_optimisations(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "BIG_ROWS", 0)
     monkeypatch.setattr(stages, "STATE_ROWS", 0)
+    monkeypatch.setattr(stages, "ORDERED_ROWS", 0)
     monkeypatch.setattr(states, "WORTH", 0)
     lake.sql(
         """

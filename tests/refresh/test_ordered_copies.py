@@ -20,7 +20,6 @@ QUERY = """
 def d(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
     monkeypatch.setattr(stages, "BIG_ROWS", 0)
     monkeypatch.setattr(stages, "ORDERED_ROWS", 100)
-    monkeypatch.setattr("headrace.ivm.rules.inner_join.ORDERED_ROWS", 100)
     lake.sql(
         """
         CREATE TABLE i (id BIGINT, part BIGINT, n DOUBLE, note STRING);

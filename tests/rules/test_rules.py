@@ -29,6 +29,7 @@ def test_rule(
     for number, step in enumerate(test.steps):
         # Every second step takes its tables for big: changesets are then computed first and their keys pushed down.
         monkeypatch.setattr(stages, "BIG_ROWS", 0 if number % 2 else USUAL)
+        monkeypatch.setattr(stages, "ORDERED_ROWS", 0 if number % 2 else 10**9)
         # The first step has state tables made; the others find them.
         monkeypatch.setattr(stages, "STATE_ROWS", 10**9 if number else 0)
         monkeypatch.setattr(states, "WORTH", 0)

@@ -404,6 +404,9 @@ class Stages:
         self._listed[place] = (changes.rows, found)
         return [(text, found[key]) for text, key in zip(texts, keys, strict=True) if key in found]
 
+    def is_huge(self, node: Node) -> bool:
+        return self.size(node) >= ORDERED_ROWS
+
     def is_scattered(self, node: Node, texts: Sequence[str]) -> bool:
         """Whether looking rows up by these columns opens most files of a big source, however few the rows are."""
         names = {text.strip("`") for text in texts} & passed_up(node)

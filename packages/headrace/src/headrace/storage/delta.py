@@ -452,8 +452,8 @@ def _reach(actions: pa.Table, column: str) -> Reach | None:
         return None  # There are none; or a date that Python has no value for.
     sizes = actions.column("size_bytes").to_pylist()
     files = list(zip(*ends, sizes, strict=True))
-    if not files or any(value is None for low, high, _ in files for value in (low, high)):
-        return None
+    if len(files) < 2 or any(value is None for low, high, _ in files for value in (low, high)):
+        return None  # How the rows of a single file lie, it does not tell.
     least, most = min(low for low, _, _ in files), max(high for _, high, _ in files)
     if not all(isinstance(end, int | datetime.date) and not isinstance(end, bool) for end in (least, most)):
         return None

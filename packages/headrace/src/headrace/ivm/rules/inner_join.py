@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headrace.ivm.changeset import WEIGHT, Changes
-from headrace.ivm.stages import ORDERED_ROWS, Stages, names_of
+from headrace.ivm.stages import Stages, names_of
 from headrace.optimisations import ORDERED_COPIES
 from headrace.plan.dates import own_texts_at
 from headrace.plan.nodes import InnerJoin, Node, Project
@@ -162,4 +162,4 @@ def _is_scattered(stages: Stages, inputs: Inputs, place: int, start: set[str], f
 
 def _narrows(stages: Stages, inputs: Inputs, place: int, reached: set[str]) -> bool:
     """Whether an input that is not so big can be joined before, be it by equalities that follow from others."""
-    return stages.size(inputs.nodes[place]) < ORDERED_ROWS and bool(inputs.known_pairs(reached, inputs.names[place]))
+    return not stages.is_huge(inputs.nodes[place]) and bool(inputs.known_pairs(reached, inputs.names[place]))
