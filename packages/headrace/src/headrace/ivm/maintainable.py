@@ -9,6 +9,7 @@ from __future__ import annotations
 from headrace.ivm.layout import grouped_root, layout_of
 from headrace.ivm.rules.partitions import partitions_root
 from headrace.plan.certainty import carriers, deciding_texts, inexact_calls, named_in
+from headrace.plan.distinct import distinct_below
 from headrace.plan.nodes import Aggregate, Node, Plan, walk
 from headrace.plan.query import Query
 from headrace.plan.types import comparable, storable
@@ -25,8 +26,15 @@ def maintained(query: Query) -> Query:
     """The query as it is; without its plan, and with the reason, when it must be computed whole."""
     if query.plan is None:
         return query
-    reason = _unstorable(query) or _chancy(query.plan) or _decided_by_chance(query.plan)
-    return query if reason is None else query.model_copy(update={"plan": None, "unsupported": reason})
+    reason = _hindrance(query, query.plan)
+    if reason is not None:
+        return query.model_copy(update={"plan": None, "unsupported": reason})
+    counted = query.model_copy(update={"plan": distinct_below(query.plan)})
+    return counted if counted.plan is not None and _hindrance(counted, counted.plan) is None else query
+
+
+def _hindrance(query: Query, plan: Plan) -> str | None:
+    return _unstorable(query) or _chancy(plan) or _decided_by_chance(plan)
 
 
 def _unstorable(query: Query) -> str | None:

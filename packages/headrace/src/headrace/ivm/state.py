@@ -117,7 +117,7 @@ def _sum(call: AggregateCall, name: str) -> CallState:
     return CallState(
         call=call,
         columns=(Column(name=name, type=call.type), Column(name=filled, type="bigint")),
-        whole=(f"sum({_guarded(call)})", f"count({_guarded(call)})"),
+        whole=(f"CAST(sum({_guarded(call)}) AS {call.type})", f"count({_guarded(call)})"),
         delta=(_added(call, _guarded(call), call.type), _count_delta(call)),
         fold=_folded(name, filled, call.type),
         finish=name,
@@ -179,7 +179,7 @@ def _anew(call: AggregateCall, name: str) -> CallState:
     return CallState(
         call=call,
         columns=(Column(name=name, type=call.type),),
-        whole=(call.text or f"{call.function}({_guarded(call)})",),
+        whole=(call.text or f"CAST({call.function}({_guarded(call)}) AS {call.type})",),
         delta=(f"CAST(NULL AS {call.type})",),
         fold=(f"o_{name}",),
         finish=name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.plan.jvm import Jvm, items, kind
-from headrace.plan.nodes import AggregateCall
+from headrace.plan.nodes import AggregateCall, Expression
 from headrace.plan.spelling import NoRule, Speller
 from headrace.plan.types import comparable
 
@@ -79,8 +79,27 @@ def _other_call(jvm: Jvm, speller: Speller, call: Any, name: str, spelled: str) 
     column = speller.column(call.resultAttribute())
     text = speller.aggregate(call)
     return AggregateCall(
-        name=column.name, function=spelled, argument=None, argument_type=None, type=column.type, text=text
+        name=column.name,
+        function=spelled,
+        argument=None,
+        argument_type=None,
+        type=column.type,
+        text=text,
+        distinct_of=_distinct_values(speller, call, name) if call.isDistinct() else (),
     )
+
+
+def _distinct_values(speller: Speller, call: Any, name: str) -> tuple[Expression, ...]:
+    """What a call with DISTINCT looks at once each."""
+    if name not in ("Count", "Sum", "Average"):
+        return ()
+    condition = None if call.filter().isEmpty() else speller.text(call.filter().get())
+    found = []
+    for argument in items(call.aggregateFunction().children()):
+        text = speller.text(argument)
+        told = text if condition is None else f"CASE WHEN {condition} THEN {text} END"
+        found.append(Expression(name="", text=told, type=str(argument.dataType().sql())))
+    return tuple(found)
 
 
 def _pivot(jvm: Jvm, speller: Speller, call: Any) -> AggregateCall:

@@ -91,6 +91,8 @@ def _words(node: Node, sources: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _call(call: AggregateCall) -> str:
+    if call.distinct_of and call.text is None:
+        return f"{call.function}(DISTINCT {', '.join(each.text for each in call.distinct_of)})"
     kept = f" FILTER (WHERE {call.filter})" if call.filter is not None else ""
     return call.text or f"{call.function}({call.argument or '*'}){kept}"
 

@@ -143,6 +143,9 @@ class AggregateCall(Frozen):
     type: str
     filter: str | None = None
     text: str | None = None
+    distinct_of: tuple[Expression, ...] = ()
+    """Of count, sum and avg with DISTINCT, the values that are looked at once each; NULL where a FILTER leaves the row
+    out. Their names are empty."""
 
     @property
     def column(self) -> Column:
