@@ -118,6 +118,19 @@ def test_many_changes_are_put_together_and_then_it_is_made_again(d: Lake, monkey
     assert "406 rows and 0 changes" in shown(d)[0]
 
 
+def test_keys_from_further_up_are_joined_first(lake: Lake, d: Lake) -> None:
+    lake.sql(
+        """CREATE DYNAMIC TABLE small_ones REFRESH_MODE = INCREMENTAL AS SELECT i.id, p.name, i.n FROM i JOIN p ON i.part = p.id
+        WHERE p.kind = 1 AND i.n * 100 < (SELECT sum(x.id) FROM i x WHERE x.part = p.id)"""
+    )
+    for change in CHANGES:
+        lake.sql(change)
+        lake.sql("REFRESH DYNAMIC TABLE small_ones")
+        assert lake.sql("VERIFY DYNAMIC TABLE small_ones").rows[0][1] == "EQUAL", change
+    rows = lake.sql("EXPLAIN REFRESH DYNAMIC TABLE small_ones").rows
+    assert any("ordered copy" in value for _, _, value in rows)
+
+
 def test_not_for_columns_that_are_in_order_nor_for_many_keys(d: Lake) -> None:
     assert refresh(d, "UPDATE p SET name = name || '!'") == "INCREMENTAL"
     assert shown(d) == []

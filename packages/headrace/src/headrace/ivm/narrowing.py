@@ -66,16 +66,21 @@ def passed_up(node: Node) -> set[str]:
     match node:
         case Relation():
             return {column.name for _, column in node.columns}
-        case Filter():
-            return passed_up(node.child)
-        case Project():
-            return {each.name for each in node.expressions if each.name == each.text} & passed_up(node.child)
+        case Filter() | Project():
+            return names_passed(node) & passed_up(node.child)
         case InnerJoin():
             return passed_up(node.left) | passed_up(node.right)
         case SemiJoin():
             return passed_up(node.left)
         case _:
             return set()
+
+
+def names_passed(node: Filter | Project) -> set[str]:
+    """The columns that come out of a node as they are below it."""
+    if isinstance(node, Filter):
+        return {column.name for column in node.output}
+    return {each.name for each in node.expressions if each.name == each.text}
 
 
 def spans(values: pa.ChunkedArray) -> list[tuple[Any, Any]] | None:

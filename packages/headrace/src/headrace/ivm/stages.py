@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -21,14 +22,14 @@ from headrace import optimisations
 from headrace.ivm.changeset import WEIGHT, Changes
 from headrace.ivm.evaluate import Leaf, evaluate, values
 from headrace.ivm.layout import Grouped, LiveRows, folds_exactly, group_values, grouped_layout
-from headrace.ivm.narrowing import one_of, passed_up, spans
+from headrace.ivm.narrowing import names_passed, one_of, passed_up, spans
 from headrace.ivm.sharing import canonical
 from headrace.ivm.sources import SourceRange, read_delta, read_version, relation_changes, relation_rows
 from headrace.ivm.ties import without_ties
 from headrace.names import quote
 from headrace.plan.certainty import carriers
 from headrace.plan.dates import depends_on_date, own_texts_at, plan_at
-from headrace.plan.nodes import Aggregate, Filter, Node, Project, Relation, Values, walk
+from headrace.plan.nodes import Aggregate, Filter, InnerJoin, Node, Project, Relation, Values, walk
 from headrace.plan.types import storable
 from headrace.storage.delta import DeltaLogs, Reach, Spans
 
@@ -40,6 +41,7 @@ CHANGED_BYTES = 32_000_000
 where it is needed more than once."""
 LISTED_KEYS = 5_000_000
 """Of a larger change, the keys are held in the driver, up to so many, to say which files have any of them."""
+_DISTINCT = ("byte", "short", "integer", "long", "date", "string", "boolean")
 _RANGED = ("byte", "short", "integer", "long", "date")
 BIG_ROWS = 50_000
 """From so many source rows on, it pays to compute a changeset first and read only what its keys can match."""
@@ -93,6 +95,21 @@ def nothing_ordered(wanted: Lookup, *, old: bool) -> DataFrame | None:
     return None
 
 
+class JoinMatching(Protocol):
+    """The rows of a join for which the texts are one of the wanted rows; None where the join may as well be read."""
+
+    def __call__(
+        self, stages: Stages, node: InnerJoin, texts: Sequence[str], wanted: Changes, *, old: bool
+    ) -> DataFrame | None: ...
+
+
+def not_joined(
+    stages: Stages, node: InnerJoin, texts: Sequence[str], wanted: Changes, *, old: bool
+) -> DataFrame | None:
+    """Without looking at the keys first."""
+    return None
+
+
 class Uncertain(Exception):
     """The changes cannot be computed with certainty, for the reason given: the refresh must compute the whole query."""
 
@@ -111,11 +128,13 @@ class Stages:
         off: frozenset[str] = frozenset(),
         kept: Kept = nothing_kept,
         ordered: Ordered = nothing_ordered,
+        join_matching: JoinMatching = not_joined,
     ) -> None:
         """`root` is the whole plan; `dates` are the days that current_date stands for, at the old frontier and at the
         new one; `off` are optimisations to do without; `kept` finds the state tables of inner aggregates, `ordered`
-        the rows of sources in ordered copies."""
+        the rows of sources in ordered copies, `join_matching` the rows of a join that have one of some keys."""
         self._kept = kept
+        self._join_matching = join_matching
         self._ordered = ordered
         self.new_states: dict[str, tuple[Aggregate, DataFrame | None]] = {}
         """Inner aggregates whose state table moves on: their changed groups, None when there are none."""
@@ -360,7 +379,44 @@ class Stages:
         columns = passed_up(node) if values else set()
         found = {text.strip("`"): spans(each) for text, each in values if text.strip("`") in columns}
         within = {name: each for name, each in found.items() if each is not None}
-        return _with_keys(self._rows(node, old=old, within=within), values)
+        joined = self._joined(node, texts, changes, keys, old=old)
+        return _with_keys(self._rows(node, old=old, within=within) if joined is None else joined, values)
+
+    def _joined(
+        self, node: Node, texts: Sequence[str], changes: Changes, keys: Sequence[str], *, old: bool
+    ) -> DataFrame | None:
+        """The rows of a node over a join, with some at least of those that cannot match left out by joining the keys
+        first; None where that would not spare reading a big input."""
+        if changes.local is None or not self.is_huge(node) or not self.uses(optimisations.ORDERED_COPIES):
+            return None
+        dated = plan_at(node, self.old_date if old else self.new_date)
+        join, columns = dated, {column.name for column in dated.output}
+        while isinstance(join, Project | Filter):
+            columns &= names_passed(join)
+            join = join.child
+        pairs = [(text, key) for text, key in zip(texts, keys, strict=True) if text.strip("`") in columns]
+        if not isinstance(join, InnerJoin) or not pairs:
+            return None
+        wanted = self._distinct(changes, changes.local, [key for _, key in pairs])
+        if wanted is None:
+            return None
+        rows = self._join_matching(self, join, [text for text, _ in pairs], wanted, old=old)
+        if rows is None:
+            return None
+        known = self._old_groups if old else self._new_groups
+        read = partial(self._read, old=old, within={})
+        return evaluate(dated, read, lambda each: rows if each is join else known(each), without_ties)
+
+    def _distinct(self, changes: Changes, local: pa.Table, keys: Sequence[str]) -> Changes | None:
+        """The distinct values of these keys; None where equal ones may look different."""
+        rows = changes.rows.selectExpr(*(f"{key} AS __hr_m{number}" for number, key in enumerate(keys)))
+        if any(field.dataType.typeName() not in _DISTINCT for field in rows.schema.fields):
+            return None
+        plain = [key.strip("`") for key in keys]
+        are_columns = set(plain) <= set(local.column_names)
+        table = local.select(plain).rename_columns(rows.columns) if are_columns else rows.toArrow()
+        table = table.group_by(table.column_names).aggregate([])
+        return Changes(self.spark.createDataFrame(table, schema=rows.schema).coalesce(1), True, table)
 
     def narrowed(self, rows: DataFrame, texts: Sequence[str], changes: Changes, keys: Sequence[str]) -> DataFrame:
         """As `matching`, of rows that are there already."""

@@ -24,7 +24,7 @@ from headrace.ivm.layout import (
     schema_text,
     select_live,
 )
-from headrace.ivm.rules import RULES, bag, grouped
+from headrace.ivm.rules import RULES, bag, grouped, inner_join
 from headrace.ivm.sources import SourceRange, read_delta, read_version, relation_rows
 from headrace.ivm.stages import Kept, Ordered, Stages
 from headrace.names import quote
@@ -130,7 +130,7 @@ def stages_of(
     kept: Kept,
     ordered: Ordered,
 ) -> Stages:
-    return Stages(spark, logs, ranges, RULES, plan.root, dates, off, kept, ordered)
+    return Stages(spark, logs, ranges, RULES, plan.root, dates, off, kept, ordered, inner_join.matching)
 
 
 def whole(

@@ -50,7 +50,9 @@ from headrace.storage.delta import DeltaLogs
 from headrace.storage.errors import short_message
 
 FOLDER = "_ordered"
-ROWS_PER_FILE = 2_000_000
+ROWS_PER_FILE = 250_000
+MANY_FILES = 400
+"""A lookup opens few files, and the log's file list stays short."""
 MANY_COMMITS = 16
 """After so many commits their small files are put together."""
 AGAIN = 4
@@ -260,7 +262,7 @@ class OrderedCopies:
         rows = rows.select(
             *(F.col(quote(own)).cast(c.type).alias(c.name) for (own, _), c in zip(pairs, columns, strict=True))
         )
-        files = max(self._logs.statistics(source.path)[0] // ROWS_PER_FILE, 1)
+        files = min(max(self._logs.statistics(source.path)[0] // ROWS_PER_FILE, 1), MANY_FILES)
         rows = rows.repartitionByRange(files, _KEY).sortWithinPartitions(_KEY)
         rows.write.format("delta").option("userMetadata", _text(note)).save(str(folder / "rows"))
         first = ChangeNote(rows_id=self._logs.snapshot(str(folder / "rows")).table_id, version=source.old, sequence=1)

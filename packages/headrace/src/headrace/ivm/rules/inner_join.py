@@ -12,6 +12,7 @@ Requires: a deterministic condition.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
@@ -19,11 +20,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headrace.ivm.changeset import WEIGHT, Changes
+from headrace.ivm.layout import schema_text
 from headrace.ivm.stages import Stages, names_of
 from headrace.optimisations import ORDERED_COPIES
 from headrace.plan.dates import own_texts_at
-from headrace.plan.nodes import InnerJoin, Node, Project
+from headrace.plan.nodes import Column, InnerJoin, Node, Project, Values
 from headrace.plan.pruning import names_in
+from headrace.plan.types import type_text
 
 _SURELY_FEW = 10_000_000
 """What a small changeset can match in an input of up to so many rows fits in memory."""
@@ -114,8 +117,25 @@ def flattened(node: Node, date: str | None) -> Inputs:
     return Inputs(left.nodes + right.nodes, left.conditions + right.conditions + tuple(own))
 
 
-def _term(stages: Stages, inputs: Inputs, place: int, found: Changes) -> DataFrame | None:
-    """The changes of one input, joined with all others; None when they turned out to match nothing."""
+def matching(stages: Stages, node: InnerJoin, texts: Sequence[str], wanted: Changes, *, old: bool) -> DataFrame | None:
+    """The rows of a join, at one frontier, for which `texts` are one of the wanted rows, which are distinct: as the
+    changes of an input are joined, so are these. None where that would not spare reading a big input."""
+    joined = flattened(node, stages.old_date if old else stages.new_date)
+    keys = tuple(Column(name=field.name, type=type_text(field.dataType)) for field in wanted.rows.schema.fields)
+    same = tuple(Condition(f"({text}) <=> {key.name}", (text, key.name)) for text, key in zip(texts, keys, strict=True))
+    inputs = Inputs((Values(query="", output=keys), *joined.nodes), same + joined.conditions)
+    places = range(1, len(inputs.nodes))
+    if not any(_is_scattered(stages, inputs, place, inputs.names[0], wanted) for place in places):
+        return None
+    rows = _term(stages, inputs, 0, wanted, old=old)
+    if rows is None:
+        return stages.spark.createDataFrame([], schema_text(node.output))
+    return rows.select(*names_of(node))
+
+
+def _term(stages: Stages, inputs: Inputs, place: int, found: Changes, *, old: bool | None = None) -> DataFrame | None:
+    """The changes of one input, joined with all others; None when they turned out to match nothing. The others are
+    read at both frontiers, as the law says, or all at the old or the new one."""
     start = inputs.names[place]
     reached, rows = set(start), found.rows
     pending = list(inputs.conditions)
@@ -137,7 +157,7 @@ def _term(stages: Stages, inputs: Inputs, place: int, found: Changes) -> DataFra
         node = inputs.nodes[nearest]
         keys = inputs.known_pairs(start, inputs.names[nearest])
         ours, theirs = [one for one, _ in keys], [other for _, other in keys]
-        side = stages.matching(node, theirs, found, ours, old=nearest < place)
+        side = stages.matching(node, theirs, found, ours, old=nearest < place if old is None else old)
         if stages.small and reached != start and stages.is_big(node) and passed <= _SURELY_FEW:
             # Spark would take the product of what was joined so far for large, and sort the big side.
             rows = F.broadcast(rows)
