@@ -112,3 +112,16 @@ def test_a_renamed_column_of_the_source_is_not_new(lake: Lake) -> None:
     lake.sql("ALTER TABLE o DROP COLUMN remark; ALTER TABLE o ADD COLUMNS (remark STRING)")
     assert refresh(lake, "d")["refresh_mode"] == "FULL"
     assert lake.sql("SELECT remark FROM d").rows == [(None,)] * 3
+
+
+def test_settings_are_those_of_the_statement(lake: Lake) -> None:
+    """A comment that it does not repeat is gone, whatever becomes of the rows; those of columns that stay are not."""
+    lake.sql(f"{ORDERS}; CREATE DYNAMIC TABLE d (id COMMENT 'a number', price) AS SELECT id, price FROM o")
+    for query in ("SELECT id, price FROM o", "SELECT id, price + 1 AS more FROM o", "SELECT id FROM o WHERE id > 1"):
+        lake.sql("ALTER DYNAMIC TABLE d SET COMMENT 'old'")
+        assert "COMMENT 'old'" in lake.sql("SHOW CREATE TABLE d").rows[0][0]
+        replaced(lake, query)
+        text = lake.sql("SHOW CREATE TABLE d").rows[0][0]
+        assert "old" not in text
+        assert "COMMENT 'a number'" in text
+        assert ("comment", "") in lake.sql("DESC EXTENDED d").rows
