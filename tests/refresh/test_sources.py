@@ -70,9 +70,14 @@ def test_right_after_create_there_is_nothing_to_do(d: Lake) -> None:
 
 def test_dropped_and_created_again(d: Lake) -> None:
     d.sql("DROP TABLE t; CREATE TABLE t (k INT, v DECIMAL(10,2)); INSERT INTO t VALUES (7, 7.00)")
+    (told,) = [value for section, _, value in d.sql("EXPLAIN REFRESH DYNAMIC TABLE d").rows if section == "source"]
+    assert told == "version 1 → 1: another table, created since under this name"
     row = refresh(d)
     assert row["refresh_mode"] == "FULL"
     assert "was dropped and created again" in row["reason"]
+    profile = {(section, item): value for section, item, value in d.sql(f"DESC JOB '{row['job_id']}'").rows}
+    assert ("cost", "bytes changed in the sources") not in profile
+    assert profile["input", profile["job", "refresh of"].removesuffix("d") + "t"].startswith("not counted changes")
     assert [tuple(map(str, r)) for r in d.sql("SELECT * FROM d").rows] == [("7", "7.00")]
     d.sql("INSERT INTO t VALUES (7, 1.00)")
     assert refresh(d)["refresh_mode"] == "INCREMENTAL"

@@ -14,6 +14,7 @@ from headrace.plan.nodes import Column, Plan, Relation
 from headrace.plan.query import BoundText, OutputColumn, Query, Source
 from headrace.refresh.planner import Decision, SourceFacts, decide
 from headrace.refresh.stored import CommitNote, Stored
+from headrace.statements.explaining import source_change
 from headrace.storage.delta import ChangeKind, Commit
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
@@ -185,3 +186,13 @@ def test_checks_tell_what_was_looked_at() -> None:
     checks = {check.text: check.holds for check in decided(facts(commit(4))).checks}
     assert all(checks.values())
     assert "change_tracking is on for main.public.t" in checks
+
+
+def test_changes_are_not_counted_between_two_tables() -> None:
+    other = facts(commit(1), commit(2), new=OLD.model_copy(update={"table_id": "two", "version": 5}))
+    (span,) = decided(other).ranges
+    assert (span.changed, span.rows, span.insert_only) == (True, None, False)
+    assert source_change(other, span) == "version 3 → 5: another table, created since under this name"
+    same = facts(commit(4), commit(5))
+    assert source_change(same, decided(same).ranges[0]) == "version 3 → 5: 4 rows touched, only insertions"
+    assert source_change(facts(), decided(facts()).ranges[0]) == "version 3 → 3: no change"

@@ -33,6 +33,11 @@ class SourceFacts:
     newer_rows: bool = False
     """Whether rows changed after the new version, which the tables upstream do not agree on yet."""
 
+    @property
+    def is_another_table(self) -> bool:
+        """Whether it was dropped and created again: nothing that the two versions say can be compared."""
+        return self.old is not None and self.old.table_id != self.new.table_id
+
 
 @dataclass(frozen=True)
 class Check:
@@ -176,17 +181,17 @@ def _waiting(facts: tuple[SourceFacts, ...]) -> str | None:
 
 
 def _range(fact: SourceFacts) -> SourceRange:
-    commits = fact.commits or ()
-    effective = [commit for commit in commits if commit.changes != "none"]
+    commits = None if fact.is_another_table else fact.commits
+    effective = [commit for commit in commits or () if commit.changes != "none"]
     known = all(commit.rows is not None for commit in effective)
     return SourceRange(
         path=fact.new.path,
         is_dynamic=fact.is_dynamic,
         old=None if fact.old is None else fact.old.version,
         new=fact.new.version,
-        changed=(fact.old is not None and fact.commits is None) or bool(effective),
-        insert_only=fact.commits is not None and all(commit.changes == "append" for commit in effective),
-        rows=sum(commit.rows or 0 for commit in effective) if known and fact.commits is not None else None,
+        changed=(fact.old is not None and commits is None) or bool(effective),
+        insert_only=commits is not None and all(commit.changes == "append" for commit in effective),
+        rows=sum(commit.rows or 0 for commit in effective) if known and commits is not None else None,
     )
 
 
@@ -195,7 +200,7 @@ def _broken(fact: SourceFacts, checks: list[Check]) -> str | None:
     if fact.old is None:
         checks.append(Check(f"{fact.name} is in the frontier", False))
         return f"{fact.name} was not read before."
-    same = fact.old.table_id == fact.new.table_id
+    same = not fact.is_another_table
     checks.append(Check(f"{fact.name} is the same table as before", same))
     if not same:
         return f"{fact.name} was dropped and created again."

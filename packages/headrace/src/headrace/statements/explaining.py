@@ -11,11 +11,13 @@ from headrace.errors import NotFound
 from headrace.ivm.layout import grouped_root, layout_of
 from headrace.ivm.matching import kept_aggregates
 from headrace.ivm.rules.texts import rule_texts
+from headrace.ivm.sources import SourceRange
 from headrace.ivm.stages import state_key
 from headrace.plan import nodes
 from headrace.plan.explain import tree
 from headrace.plan.query import Query, shown_rows
 from headrace.refresh.ordered import OrderedCopies
+from headrace.refresh.planner import SourceFacts
 from headrace.refresh.states import StateTables
 from headrace.refresh.verify import Verdict, verify
 from headrace.result import Result, from_rows
@@ -47,10 +49,8 @@ def explain_refresh(context: Context, statement: sql.ExplainRefresh) -> Result:
         rows.append(("decision", "estimate", str(decision.estimate)))
     rows += [("precondition", check.text, "yes" if check.holds else "no") for check in decision.checks]
     for fact in look.facts:
-        before = "not read yet" if fact.old is None else str(fact.old.version)
         span = next((r for r in decision.ranges if r.path == fact.new.path), None)
-        change = "no change" if span is None or not span.changed else _change(span.rows, span.insert_only)
-        rows.append(("source", fact.name, f"version {before} → {fact.new.version}: {change}"))
+        rows.append(("source", fact.name, source_change(fact, span)))
     rows += query_rows(table.query, context.runner.off)
     rows += _state_tables(context, table, look.stored.note.frontier if look.stored.note is not None else None)
     rows += _ordered_copies(context, table)
@@ -183,6 +183,16 @@ def _ratio(read: int | None, changed: int | None) -> str | None:
 
 def _reason(mode: str) -> str:
     return "Nothing changed since the last refresh." if mode == "NO_DATA" else "Every precondition holds."
+
+
+def source_change(fact: SourceFacts, span: SourceRange | None) -> str:
+    """From which version of a source to which the next refresh goes, and how much changed between them."""
+    before = "not read yet" if fact.old is None else str(fact.old.version)
+    if fact.is_another_table:
+        change = "another table, created since under this name"
+    else:
+        change = "no change" if span is None or not span.changed else _change(span.rows, span.insert_only)
+    return f"version {before} → {fact.new.version}: {change}"
 
 
 def _change(rows: int | None, insert_only: bool) -> str:
