@@ -11,6 +11,7 @@ import pytest
 
 from headrace import Lake
 from headrace.errors import HeadraceError
+from headrace.refresh.outlook import SOURCE_GONE
 from headrace.refresh.retention import Need
 from headrace.statements import vacuuming
 
@@ -34,6 +35,16 @@ def d(lake: Lake) -> Lake:
         """
     )
     return lake
+
+
+def test_a_source_that_is_gone(lake: Lake) -> None:
+    """Nothing helps but another source or another query, also where another name is much like the missing one."""
+    lake.sql("CREATE TABLE paid (k INT); INSERT INTO paid VALUES (1); CREATE VIEW paid_big AS SELECT k FROM paid")
+    lake.sql("CREATE DYNAMIC TABLE d AS SELECT k FROM paid_big; DROP TABLE paid")
+    for verb in ("EXPLAIN REFRESH", "VERIFY", "REFRESH"):
+        with pytest.raises(HeadraceError, match="paid") as fault:
+            lake.sql(f"{verb} DYNAMIC TABLE d")
+        assert fault.value.hint == SOURCE_GONE, verb
 
 
 def test_the_history_of_the_storage(lake: Lake) -> None:
@@ -429,8 +440,9 @@ def test_a_view_or_function_that_is_replaced(lake: Lake) -> None:
     assert (row["refresh_mode"], row["reason"]) == ("FULL", f"The function {home}.grown was replaced.")
     assert lake.sql("SELECT * FROM d ORDER BY k").rows == [(1, 13), (2, 14), (3, 15)]
     lake.sql("DROP VIEW base")
-    with pytest.raises(HeadraceError, match="There is no table or view 'base', which the view"):
+    with pytest.raises(HeadraceError, match="There is no table or view 'base', which the view") as fault:
         lake.sql("REFRESH DYNAMIC TABLE d")
+    assert fault.value.hint == SOURCE_GONE
     lake.sql("CREATE VIEW base AS SELECT k FROM t WHERE k > 1")
     assert refresh(lake)["refresh_mode"] == "FULL"
 

@@ -378,7 +378,8 @@ class Runner:
             rebound = self._rebind(table)
         except HeadraceError as error:
             error.message = f"{reason} {error.message}"
-            error.hint = error.hint or SOURCE_GONE
+            # What the query's names are like is no help here: a view that reads the missing one would be suggested.
+            error.hint = SOURCE_GONE if isinstance(error, NotFound) else error.hint or SOURCE_GONE
             raise
         rebound = rebound.model_copy(update={"stale_reason": reason})
         rebound = self._store.change_table(table.id, lambda present: present.with_changes(table, rebound))
