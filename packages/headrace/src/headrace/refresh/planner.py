@@ -6,17 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from headrace.catalog.records import ASKED_FOR, WAITING, DynamicTable, SourceVersion
+from headrace.catalog.records import ASKED_FOR, WAITING, DynamicTable, RefreshMode, SourceVersion
 from headrace.errors import UserError
 from headrace.ivm.layout import grouped_root
 from headrace.ivm.sources import SourceRange
 from headrace.plan.dates import moves_by_row
 from headrace.plan.nodes import Plan, Window, walk
+from headrace.plan.query import Query
 from headrace.refresh.cost import Estimate
 from headrace.refresh.stored import Stored
 from headrace.storage.delta import Commit
 
 Mode = Literal["NO_DATA", "INCREMENTAL", "FULL"]
+_BY_NO_ROW = "current_date is used in an aggregate, a join condition or VALUES"
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def decide(
         by_row = _moves_by_row(table.query.plan)
         checks.append(Check("a new day only moves rows of filters and projections", by_row))
         if not by_row:
-            return full("A new day, and current_date is used in an aggregate, a join condition or VALUES.")
+            return full(f"A new day, and {_BY_NO_ROW}.")
     for fact in facts:
         reason = _unreadable(fact, checks)
         if reason is not None:
@@ -168,6 +170,19 @@ def _moves_by_row(plan: Plan) -> bool:
     """Whether a new day only moves single rows. What is above an aggregate at the root is computed from its states."""
     grouped = grouped_root(plan)
     return moves_by_row(plan.root if grouped is None else grouped.aggregate)
+
+
+def each_new_day(query: Query, refresh_mode: RefreshMode) -> str | None:
+    """What the first refresh of a day has to do, by the rules of `decide`; None where it is as good as any other."""
+    if not query.uses_current_date:
+        return None
+    if refresh_mode == "FULL":
+        return "one FULL refresh: REFRESH_MODE is FULL."
+    if query.plan is None:
+        return f"one FULL refresh: No incremental rule: {query.unsupported}."
+    if not _moves_by_row(query.plan):
+        return f"one FULL refresh: {_BY_NO_ROW}."
+    return "moves rows of filters and projections, incrementally."
 
 
 def _waiting(facts: tuple[SourceFacts, ...]) -> str | None:

@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 
-from headrace.catalog.records import DynamicTable, Frontier, InputProfile, RefreshRecord, StepProfile
+from headrace.catalog.records import DynamicTable, Frontier, InputProfile, RefreshMode, RefreshRecord, StepProfile
 from headrace.errors import NotFound
 from headrace.ivm.layout import grouped_root, layout_of
 from headrace.ivm.matching import kept_aggregates
@@ -17,7 +17,7 @@ from headrace.plan import nodes
 from headrace.plan.explain import tree
 from headrace.plan.query import Query, shown_rows
 from headrace.refresh.ordered import OrderedCopies
-from headrace.refresh.planner import SourceFacts
+from headrace.refresh.planner import SourceFacts, each_new_day
 from headrace.refresh.states import StateTables
 from headrace.refresh.verify import Verdict, verify
 from headrace.result import Result, from_rows
@@ -47,6 +47,7 @@ def explain_refresh(context: Context, statement: sql.ExplainRefresh) -> Result:
     ]
     if decision.estimate is not None:
         rows.append(("decision", "estimate", str(decision.estimate)))
+    rows += _each_new_day(table.query, table.refresh_mode)
     rows += [("precondition", check.text, "yes" if check.holds else "no") for check in decision.checks]
     for fact in look.facts:
         span = next((r for r in decision.ranges if r.path == fact.new.path), None)
@@ -60,6 +61,11 @@ def explain_refresh(context: Context, statement: sql.ExplainRefresh) -> Result:
         rows.append(("storage", "tombstones", str(note.tombstones)))
         rows.append(("storage", "appends since the last fold", str(note.appends_since_fold)))
     return from_rows(_EXPLAIN, rows)
+
+
+def _each_new_day(query: Query, refresh_mode: RefreshMode) -> list[Row]:
+    told = each_new_day(query, refresh_mode)
+    return [] if told is None else [("decision", "each new day", told)]
 
 
 def _state_tables(context: Context, table: DynamicTable, frontier: Frontier | None) -> list[Row]:
@@ -99,6 +105,7 @@ def explain_incremental(context: Context, statement: sql.ExplainIncremental) -> 
     mode = "INCREMENTAL" if query.plan is not None else "FULL"
     reason = f"No incremental rule: {query.unsupported}." if query.plan is None else "Every operator has a rule."
     rows: list[Row] = [("decision", "would refresh", mode), ("decision", "reason", reason)]
+    rows += _each_new_day(query, "AUTO")
     return from_rows(_EXPLAIN, rows + query_rows(query, context.runner.off))
 
 
