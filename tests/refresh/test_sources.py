@@ -88,7 +88,7 @@ def test_dropped_and_created_again(d: Lake) -> None:
     assert "was dropped and created again" in row["reason"]
     profile = {(section, item): value for section, item, value in d.sql(f"DESC JOB '{row['job_id']}'").rows}
     assert ("cost", "bytes changed in the sources") not in profile
-    assert profile["input", profile["job", "refresh of"].removesuffix("d") + "t"].startswith("not counted changes")
+    assert profile["input", profile["job", "refresh of"].removesuffix("d") + "t"].startswith("changes not counted; ")
     assert [tuple(map(str, r)) for r in d.sql("SELECT * FROM d").rows] == [("7", "7.00")]
     d.sql("INSERT INTO t VALUES (7, 1.00)")
     assert refresh(d)["refresh_mode"] == "INCREMENTAL"

@@ -196,6 +196,8 @@ def test_changes_are_not_counted_between_two_tables() -> None:
     same = facts(commit(4), commit(5))
     assert source_change(same, decided(same).ranges[0]) == "version 3 → 5: 4 rows touched, only insertions"
     assert source_change(facts(), decided(facts()).ranges[0]) == "version 3 → 3: no change"
+    one = facts(commit(4, rows=1))
+    assert source_change(one, decided(one).ranges[0]) == "version 3 → 4: 1 row touched, only insertions"
 
 
 def test_what_a_new_day_does() -> None:

@@ -20,7 +20,7 @@ from headrace.refresh.ordered import OrderedCopies
 from headrace.refresh.planner import SourceFacts, each_new_day
 from headrace.refresh.states import StateTables
 from headrace.refresh.verify import Verdict, verify
-from headrace.result import Result, from_rows
+from headrace.result import Result, counted, from_rows
 from headrace.sql import statements as sql
 from headrace.statements import jobs, permitting
 from headrace.statements.context import Context
@@ -84,7 +84,9 @@ def _state_tables(context: Context, table: DynamicTable, frontier: Frontier | No
             value = "not kept: nearly as many groups as source rows"
         else:
             at = frontier is not None and states.is_at(node, state, frontier)
-            value = f"state table of {state.note.live_rows} groups" + ("" if at else ", to be made again")
+            value = f"state table of {counted(state.note.live_rows or 0, 'group')}" + (
+                "" if at else ", to be made again"
+            )
         found.append(("state", text, value))
     return found
 
@@ -94,7 +96,8 @@ def _ordered_copies(context: Context, table: DynamicTable) -> list[Row]:
     found = []
     for copy in OrderedCopies(context.spark, context.logs, table, context.progress).all():
         rows, _ = context.logs.statistics(copy.rows)
-        told = f"ordered copy of {rows} rows and {copy.newest.changed} changes, version {copy.newest.version}"
+        told = f"ordered copy of {counted(rows, 'row')} and {counted(copy.newest.changed, 'change')}"
+        told += f", version {copy.newest.version}"
         found.append(("state", f"{copy.note.name} by {copy.note.key}", told))
     return found
 
@@ -170,14 +173,15 @@ def _refresh_facts(context: Context, record: RefreshRecord) -> list[jobs.Fact]:
 
 
 def _input(each: InputProfile) -> str:
-    read = "" if each.rows_read is None else f"{each.rows_read} rows read, from files of {each.bytes_opened} bytes; "
-    return f"{_number(each.changed_rows)} changes; {read}{each.rows} rows and {each.size} bytes in all"
+    changes = "changes not counted" if each.changed_rows is None else counted(each.changed_rows, "change")
+    read = ""
+    if each.rows_read is not None:
+        read = f"{counted(each.rows_read, 'row')} read, from files of {each.bytes_opened} bytes; "
+    return f"{changes}; {read}{counted(each.rows, 'row')} and {each.size} bytes in all"
 
 
 def _kept(step: StepProfile) -> str:
-    return (
-        "" if step.state_rows is None else f"{step.state_rows} {'group' if step.state_rows == 1 else 'groups'} kept; "
-    )
+    return "" if step.state_rows is None else f"{counted(step.state_rows, 'group')} kept; "
 
 
 def _number(value: int | None) -> str:
@@ -203,7 +207,7 @@ def source_change(fact: SourceFacts, span: SourceRange | None) -> str:
 
 
 def _change(rows: int | None, insert_only: bool) -> str:
-    count = "changed" if rows is None else f"{rows} rows touched"
+    count = "changed" if rows is None else f"{counted(rows, 'row')} touched"
     return f"{count}, only insertions" if insert_only else count
 
 
