@@ -6,7 +6,15 @@ import json
 
 import pyarrow as pa
 
-from headrace.catalog.records import DynamicTable, Frontier, InputProfile, RefreshMode, RefreshRecord, StepProfile
+from headrace.catalog.records import (
+    DynamicTable,
+    Frontier,
+    InputProfile,
+    Profile,
+    RefreshMode,
+    RefreshRecord,
+    StepProfile,
+)
 from headrace.errors import NotFound
 from headrace.ivm.layout import grouped_root, layout_of
 from headrace.ivm.matching import kept_aggregates
@@ -149,8 +157,7 @@ def _refresh_facts(context: Context, record: RefreshRecord) -> list[jobs.Fact]:
         ("result", "rows written", profile.rows_written),
         ("result", "bytes written", profile.bytes_written),
         ("cost", "seconds", profile.seconds),
-        ("cost", "estimated seconds, incremental", profile.estimated_incremental_seconds),
-        ("cost", "estimated seconds, all rows", profile.estimated_full_seconds),
+        *estimates(profile),
         ("cost", "Spark jobs", profile.spark_jobs),
         ("cost", "commits", profile.commits),
         ("cost", "rows read", profile.rows_read),
@@ -170,6 +177,16 @@ def _refresh_facts(context: Context, record: RefreshRecord) -> list[jobs.Fact]:
         for step in profile.steps
     ]
     return facts
+
+
+def estimates(profile: Profile) -> list[jobs.Fact]:
+    """Both or none: what all rows would take is handed on from refresh to refresh, also where there is no choice."""
+    if profile.estimated_incremental_seconds is None or profile.estimated_full_seconds is None:
+        return []
+    return [
+        ("cost", "estimated seconds, incremental", profile.estimated_incremental_seconds),
+        ("cost", "estimated seconds, all rows", profile.estimated_full_seconds),
+    ]
 
 
 def _input(each: InputProfile) -> str:
