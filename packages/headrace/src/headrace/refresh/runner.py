@@ -355,7 +355,10 @@ class Runner:
         if old.decision.mode == "FULL" or note is None:
             return look, None
         rows = compute.taken_over(self.spark, self._logs, before, table, old.stored, old.stored.sequence + 1)
-        if rows is None:
+        if rows is None or isinstance(rows, str):
+            if rows is not None and look.decision.reason == table.stale_reason:
+                told = f"{table.stale_reason} Its rows could not be kept: {rows}."
+                look = replace(look, decision=replace(look.decision, reason=told))
             return look, None
         sources = tuple(
             fact.new.model_copy(update={"version": note.frontier.version_of(fact.new.path)}) for fact in look.facts
