@@ -53,6 +53,8 @@ def test_a_new_day_moves_rows_in_and_out(lake: Lake, monkeypatch: pytest.MonkeyP
         row = refresh(lake, name)
         assert row["refresh_mode"] == "FULL"
         assert "A new day" in row["reason"]
+        told = {item: value for _, item, value in lake.sql(f"EXPLAIN REFRESH DYNAMIC TABLE {name}").rows}
+        assert told["each new day"].startswith("one FULL refresh: current_date is used in an aggregate")
     assert lake.sql("SELECT id FROM of_today").rows == [(3,)]
     # A change and a new day at once.
     lake.sql("INSERT INTO t VALUES (5, DATE '2024-05-12'); DELETE FROM t WHERE id = 2")

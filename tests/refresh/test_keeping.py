@@ -72,24 +72,41 @@ def test_a_column_that_is_new_in_the_source(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    ("before", "after", "why"),
     [
-        ("SELECT id FROM o", "SELECT id, note FROM o"),
-        ("SELECT id, price FROM o", "SELECT id, price FROM o WHERE price > 6"),
+        ("SELECT id FROM o", "SELECT id, note FROM o", "the column note was not stored"),
+        ("SELECT id, price FROM o", "SELECT id, price FROM o WHERE price > 6", None),
         (
             "SELECT customer, sum(price) AS s FROM o GROUP BY customer",
             "SELECT customer, max(price) AS s FROM o GROUP BY 1",
+            "max(price) was not stored",
         ),
-        ("SELECT customer FROM o GROUP BY customer", "SELECT note FROM o GROUP BY note"),
-        ("SELECT a.id AS x, b.id AS y FROM o a, o b", "SELECT b.id AS x, b.id AS y FROM o a, o b"),
-        ("SELECT id, price FROM o", "SELECT id, CAST(price AS double) AS price, note FROM o"),
+        ("SELECT customer FROM o GROUP BY customer", "SELECT note FROM o GROUP BY note", None),
+        (
+            "SELECT customer, sum(price) AS s FROM o GROUP BY customer",
+            "SELECT note, sum(price) AS s FROM o GROUP BY note",
+            None,
+        ),
+        ("SELECT a.id AS x, b.id AS y FROM o a, o b", "SELECT b.id AS x, b.id AS y FROM o a, o b", None),
+        (
+            "SELECT id, price FROM o",
+            "SELECT id, CAST(price AS double) AS price, note FROM o",
+            "the column note was not stored",
+        ),
+        ("SELECT id FROM o", "SELECT id, current_date AS day FROM o", "current_date is used"),
+        (
+            "SELECT id FROM o",
+            "SELECT id, row_number() OVER (PARTITION BY customer ORDER BY id) AS n FROM o",
+            "the window function of n was not stored",
+        ),
     ],
 )
-def test_rows_that_do_not_tell_are_computed(lake: Lake, before: str, after: str) -> None:
+def test_rows_that_do_not_tell_are_computed(lake: Lake, before: str, after: str, why: str | None) -> None:
     lake.sql(f"{ORDERS}; CREATE DYNAMIC TABLE d AS {before}")
     message, rows = replaced(lake, after)
     assert "computed from the sources" in message
-    assert [(row["technique"], row["reason"]) for row in rows] == [("FULL", "The query was replaced.")]
+    told = "The query was replaced." + ("" if why is None else f" Its rows could not be kept: {why}.")
+    assert [(row["technique"], row["reason"]) for row in rows] == [("FULL", told)]
 
 
 def test_a_renamed_and_an_added_column(lake: Lake) -> None:
@@ -112,3 +129,26 @@ def test_a_renamed_column_of_the_source_is_not_new(lake: Lake) -> None:
     lake.sql("ALTER TABLE o DROP COLUMN remark; ALTER TABLE o ADD COLUMNS (remark STRING)")
     assert refresh(lake, "d")["refresh_mode"] == "FULL"
     assert lake.sql("SELECT remark FROM d").rows == [(None,)] * 3
+
+
+def test_settings_are_those_of_the_statement(lake: Lake) -> None:
+    """A comment that it does not repeat is gone, whatever becomes of the rows; those of columns that stay are not."""
+    lake.sql(f"{ORDERS}; CREATE DYNAMIC TABLE d (id COMMENT 'a number', price) AS SELECT id, price FROM o")
+    for query in ("SELECT id, price FROM o", "SELECT id, price + 1 AS more FROM o", "SELECT id FROM o WHERE id > 1"):
+        lake.sql("ALTER DYNAMIC TABLE d SET COMMENT 'old'")
+        assert "COMMENT 'old'" in lake.sql("SHOW CREATE TABLE d").rows[0][0]
+        replaced(lake, query)
+        text = lake.sql("SHOW CREATE TABLE d").rows[0][0]
+        assert "old" not in text
+        assert "COMMENT 'a number'" in text
+        assert ("comment", "") in lake.sql("DESC EXTENDED d").rows
+
+
+def test_why_does_not_tell_what_is_behind_a_view(lake: Lake) -> None:
+    lake.sql(f"{ORDERS}; CREATE VIEW v AS SELECT id, note AS remark, price AS cost FROM o")
+    lake.sql("CREATE DYNAMIC TABLE d AS SELECT id FROM v")
+    _, rows = replaced(lake, "SELECT id, upper(remark) AS loud FROM v")
+    assert rows[0]["reason"].endswith("Its rows could not be kept: the column loud was not stored.")
+    replaced(lake, "SELECT id, count(*) AS n FROM v GROUP BY id")
+    _, rows = replaced(lake, "SELECT id, max(cost) AS most FROM v GROUP BY id")
+    assert rows[0]["reason"].endswith("Its rows could not be kept: max(cost) was not stored.")

@@ -68,7 +68,7 @@ def test_made_by_the_first_lookup_and_moved_on_by_the_next(d: Lake) -> None:
         assert refresh(d, change) == "INCREMENTAL", change
     (copy,) = shown(d)
     assert ".i by part: ordered copy of 400 rows and " in copy
-    assert "1 ordered copies " in dict(d.sql("DESC EXTENDED d").rows)["state"]
+    assert "1 ordered copy " in dict(d.sql("DESC EXTENDED d").rows)["state"]
     assert d.sql("SELECT state_bytes > 500 FROM (SHOW DYNAMIC TABLES) WHERE name = 'd'").rows == [(True,)]
     places = {tuple(sorted(path.name for path in each.iterdir())) for each in folder(d).iterdir()}
     assert places == {("changes", "rows")}

@@ -53,7 +53,7 @@ def test_made_by_the_first_change_and_moved_on_by_the_next(d: Lake) -> None:
     assert shown(d) == []
     d.sql("INSERT INTO o VALUES (100, 3, 50.00)")
     assert refresh(d) == "INCREMENTAL"
-    assert shown(d) == ["state table of 1 groups", "state table of 7 groups"]
+    assert shown(d) == ["state table of 1 group", "state table of 7 groups"]
     assert dict(d.sql("DESC EXTENDED d").rows)["state"].startswith("2 state tables 8 groups ")
     assert d.sql("SELECT state_bytes > 500 FROM (SHOW DYNAMIC TABLES) WHERE name = 'd'").rows == [(True,)]
     for change in (
@@ -69,7 +69,7 @@ def test_made_by_the_first_change_and_moved_on_by_the_next(d: Lake) -> None:
         d.sql(change)
         assert refresh(d) == "INCREMENTAL", change
         assert all("made again" not in value for value in shown(d)), change
-    assert shown(d) == ["state table of 1 groups", "state table of 1 groups"]
+    assert shown(d) == ["state table of 1 group", "state table of 1 group"]
 
 
 def test_one_that_is_gone_or_behind_is_made_again(d: Lake) -> None:
@@ -105,10 +105,10 @@ def test_too_many_groups_are_not_kept(d: Lake, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(states, "WORTH", 6)
     d.sql("INSERT INTO o VALUES (100, 3, 50.00)")
     assert refresh(d) == "INCREMENTAL"
-    assert shown(d) == ["state table of 1 groups"]
+    assert shown(d) == ["state table of 1 group"]
     d.sql("INSERT INTO o VALUES (101, 3, 50.00)")
     assert refresh(d) == "INCREMENTAL"
-    assert shown(d) == ["state table of 1 groups"]
+    assert shown(d) == ["state table of 1 group"]
 
 
 def test_dropped_with_its_table_and_with_its_query(d: Lake) -> None:

@@ -10,6 +10,7 @@ from catalog.examples import a_record
 from headrace.catalog.records import Profile
 from headrace.refresh.cost import RETRY_AFTER, Estimate, Past, Work, estimate, past_of
 from headrace.refresh.planner import Decision, weighed
+from headrace.statements.explaining import estimates
 
 WHOLE = Past(incremental=False, seconds=10.0, changed_rows=None, source_rows=1_000_000, by_choice=False)
 CHOSEN = Past(incremental=False, seconds=10.0, changed_rows=500_000, source_rows=1_000_000, by_choice=True)
@@ -125,3 +126,13 @@ def test_a_table_that_others_read_stays_incremental() -> None:
     assert found.mode == "INCREMENTAL"
     assert found.reason is not None
     assert found.reason.endswith("Incremental all the same, because main.public.report reads the changes.")
+
+
+def test_estimates_are_told_where_there_was_a_choice() -> None:
+    """What all rows would take is kept for the next refreshes in any case."""
+    assert estimates(Profile(estimated_full_seconds=2.0)) == []
+    both = estimates(Profile(estimated_incremental_seconds=0.5, estimated_full_seconds=2.0))
+    assert [(item, value) for _, item, value in both] == [
+        ("estimated seconds, incremental", 0.5),
+        ("estimated seconds, all rows", 2.0),
+    ]

@@ -10,10 +10,11 @@ import pytest
 
 from headrace.catalog.records import ASKED_FOR, DynamicTable, Frontier, SourceVersion
 from headrace.errors import UserError
-from headrace.plan.nodes import Column, Plan, Relation
+from headrace.plan.nodes import Aggregate, AggregateCall, Column, Filter, Plan, Relation
 from headrace.plan.query import BoundText, OutputColumn, Query, Source
-from headrace.refresh.planner import Decision, SourceFacts, decide
+from headrace.refresh.planner import Decision, SourceFacts, decide, each_new_day
 from headrace.refresh.stored import CommitNote, Stored
+from headrace.statements.explaining import source_change
 from headrace.storage.delta import ChangeKind, Commit
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
@@ -185,3 +186,39 @@ def test_checks_tell_what_was_looked_at() -> None:
     checks = {check.text: check.holds for check in decided(facts(commit(4))).checks}
     assert all(checks.values())
     assert "change_tracking is on for main.public.t" in checks
+
+
+def test_changes_are_not_counted_between_two_tables() -> None:
+    other = facts(commit(1), commit(2), new=OLD.model_copy(update={"table_id": "two", "version": 5}))
+    (span,) = decided(other).ranges
+    assert (span.changed, span.rows, span.insert_only) == (True, None, False)
+    assert source_change(other, span) == "version 3 → 5: another table, created since under this name"
+    same = facts(commit(4), commit(5))
+    assert source_change(same, decided(same).ranges[0]) == "version 3 → 5: 4 rows touched, only insertions"
+    assert source_change(facts(), decided(facts()).ranges[0]) == "version 3 → 3: no change"
+    one = facts(commit(4, rows=1))
+    assert source_change(one, decided(one).ranges[0]) == "version 3 → 4: 1 row touched, only insertions"
+
+
+def test_what_a_new_day_does() -> None:
+    """Told beforehand as it is decided then."""
+    column = Column(name="k_1", type="int")
+    leaf = Relation(source=0, columns=(("k", column),))
+    by_row = Plan(root=Filter(child=leaf, condition="(k_1 < day(current_date()))"), columns=(("k", column),))
+    call = AggregateCall(name="m_2", function="max", argument="current_date()", argument_type="date", type="date")
+    grouped = Plan(root=Aggregate(child=leaf, keys=(), calls=(call,)), columns=())
+    yesterday = stored(frontier=Frontier(sources=(OLD,), date="2024-04-30"))
+    for plan, mode, word in (
+        (by_row, "AUTO", "moves rows of filters and projections, incrementally."),
+        (grouped, "AUTO", "one FULL refresh: current_date is used in an aggregate"),
+        (None, "AUTO", "one FULL refresh: No incremental rule: nothing."),
+        (by_row, "FULL", "one FULL refresh: REFRESH_MODE is FULL."),
+    ):
+        query = table().query.model_copy(update={"plan": plan, "uses_current_date": True, "unsupported": "nothing"})
+        decision = decided(facts(), of=table(query=query, refresh_mode=mode), at=yesterday)
+        told = each_new_day(query, mode)  # type: ignore[arg-type]
+        assert told is not None
+        assert told.startswith(word)
+        assert (decision.mode == "FULL") is ("FULL" in told)
+        assert (decision.reason or "").removeprefix("A new day, and ") in told
+    assert each_new_day(table().query, "AUTO") is None

@@ -371,6 +371,22 @@ def test_syntax_faults(text: str, message: str, place: tuple[int, int]) -> None:
     assert error.position == Position(*place)
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("SHOW REFRESH HISTORY", "SHOW DYNAMIC TABLE REFRESH HISTORY"),
+        ("SHOW REFRESH HISTORY WHERE name = 'd'", "SHOW DYNAMIC TABLE REFRESH HISTORY"),
+        ("SHOW DYNAMIC TABLE HISTORY", "SHOW DYNAMIC TABLE REFRESH HISTORY"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT 1", "CREATE DYNAMIC TABLE name AS query"),
+        ("CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT 1", "CREATE DYNAMIC TABLE name AS query"),
+        ("EXPLAIN CREATE DYNAMIC TABLE d AS SELECT 1", "EXPLAIN INCREMENTAL query"),
+        ("EXPLAIN CREATE OR REPLACE DYNAMIC TABLE d AS SELECT 1", "EXPLAIN INCREMENTAL query"),
+    ],
+)
+def test_what_others_call_differently(text: str, hint: str) -> None:
+    assert hint in str(fault(text).hint)
+
+
 def test_faults_show_how_the_statement_is_written() -> None:
     assert "REFRESH DYNAMIC TABLE name" in str(fault("REFRESH DYNAMIC TABLE").hint)
     assert fault("SELCT 1").hint == "Did you mean SELECT?"

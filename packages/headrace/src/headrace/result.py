@@ -215,3 +215,12 @@ def from_rows(columns: Sequence[tuple[str, pa.DataType]], rows: Sequence[Sequenc
 def done(status: str) -> Result:
     """For a statement that gives no rows."""
     return from_rows([("status", pa.string())], [(status,)])
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """A number of things, for people.
+
+    >>> counted(1, "row"), counted(0, "row"), counted(2, "ordered copy", "ordered copies")
+    ('1 row', '0 rows', '2 ordered copies')
+    """
+    return f"{number} {one if number == 1 else many or f'{one}s'}"

@@ -19,7 +19,8 @@ from headrace.ivm.layout import COUNT, Grouped, grouped_root, layout_of
 from headrace.ivm.rules import bag, grouped
 from headrace.ivm.sharing import canonical, words_in_literals
 from headrace.names import quote
-from headrace.plan.nodes import Aggregate, AggregateCall, Expression, Node, Plan, Project, Relation, walk
+from headrace.plan.explain import call_text, plain
+from headrace.plan.nodes import Aggregate, AggregateCall, Expression, Node, Plan, Project, Relation, Window, walk
 from headrace.plan.pruning import names_in, names_used, prune
 from headrace.plan.query import Query
 
@@ -28,19 +29,19 @@ IsNew = Callable[[int, str], bool]
 Texts = dict[str, str]
 
 
-def stored_texts(before: Query, after: Query, is_new: IsNew) -> Texts | None:
+def stored_texts(before: Query, after: Query, is_new: IsNew) -> Texts | str | None:
     """What to select from the stored rows of `before` to have those of `after`: its public columns, or where the root
-    is an aggregate, its hidden ones. None when that is not enough."""
+    is an aggregate, its hidden ones. When that is not enough, why, in a few words; None when it takes more of them."""
     if before.plan is None or after.plan is None:
         return None
     if [source.path for source in before.sources] != [source.path for source in after.sources]:
         return None
     if before.uses_current_date or after.uses_current_date:
-        return None
+        return "current_date is used"
     old, new = grouped_root(before.plan), grouped_root(after.plan)
     if old is None and new is None:
-        return _of_bag(before.plan, after.plan, is_new)
-    return None if old is None or new is None else _of_groups(old, new)
+        return _of_bag(before.plan, after.plan, after.text, is_new)
+    return None if old is None or new is None else _of_groups(old, new, after.text)
 
 
 def kept_rows(live: DataFrame, texts: Texts, after: Query, sequence: int) -> DataFrame:
@@ -56,12 +57,17 @@ def kept_rows(live: DataFrame, texts: Texts, after: Query, sequence: int) -> Dat
 # ---------------------------------------------------------------------- groups
 
 
-def _of_groups(old: Grouped, new: Grouped) -> Texts | None:
+def _of_groups(old: Grouped, new: Grouped, query: str) -> Texts | str | None:
     known = {_meaning(old.aggregate, (call,)): place for place, call in enumerate(old.aggregate.calls)}
     found = [known.get(_meaning(new.aggregate, (call,))) for call in new.aggregate.calls]
     places = [place for place in found if place is not None]
     if len(places) < len(found):
-        return None
+        groups = _meaning(old.aggregate, ())
+        if groups is None or groups != _meaning(new.aggregate, ()):
+            return None
+        lacking = next(call for call, place in zip(new.aggregate.calls, found, strict=True) if place is None)
+        told = plain(new.aggregate, call_text(lacking))
+        return f"{told if _is_written_in(query, told) else f'{lacking.function}(…)'} was not stored"
     matched = tuple(old.aggregate.calls[place] for place in places)
     same = _meaning(old.aggregate, matched)
     if same is None or same != _meaning(new.aggregate, new.aggregate.calls):
@@ -82,7 +88,7 @@ def _meaning(node: Aggregate, calls: tuple[AggregateCall, ...]) -> str | None:
 # ---------------------------------------------------------------------- rows
 
 
-def _of_bag(before: Plan, after: Plan, is_new: IsNew) -> Texts | None:
+def _of_bag(before: Plan, after: Plan, query: str, is_new: IsNew) -> Texts | str | None:
     old_core, old = _over_core(before)
     core, new = _over_core(after)
     if old is None or new is None:
@@ -114,8 +120,30 @@ def _of_bag(before: Plan, after: Plan, is_new: IsNew) -> Texts | None:
         elif _is_new_in_its_source(core, each.text, is_new):
             texts[each.name] = f"CAST(NULL AS {each.type})"
         else:
-            return None
+            return _lacking(core, each, query, names_in(each.text) & columns - set(stored))
     return texts
+
+
+def _lacking(core: Node, wanted: Expression, query: str, names: set[str]) -> str | None:
+    """What a public column needs of the core and is not stored: one of these names."""
+    for node in walk(core):
+        if isinstance(node, Window) and any(function.name in names for function in node.functions):
+            return f"the window function of {wanted.name} was not stored"
+        if isinstance(node, Relation):
+            own = next((own for own, column in node.columns if column.name in names), None)
+            if own is not None:
+                told = own if _is_written_in(query, own) else wanted.name
+                return f"the column {told} was not stored"
+    return None
+
+
+def _is_written_in(query: str, text: str) -> bool:
+    """Whether all words of a text stand in the query. Others are of a view, whose tables not everybody may read.
+
+    >>> _is_written_in("SELECT Max(price) FROM v", "max(price)"), _is_written_in("SELECT max(x) FROM v", "max(pay)")
+    (True, False)
+    """
+    return set(re.findall(r"\w+", text.lower())) <= set(re.findall(r"\w+", query.lower()))
 
 
 def _over_core(plan: Plan) -> tuple[Node, list[Expression] | None]:

@@ -46,6 +46,11 @@ def tree(root: Node, sources: tuple[str, ...]) -> list[Line]:
     return lines(root, 0)
 
 
+def plain(root: Node, text: str) -> str:
+    """A text over the columns of a plan, as people know them."""
+    return _short(_Names(root).in_text(text))
+
+
 class _Names:
     """Columns as people know them: `price`, not `price_17`."""
 
@@ -77,7 +82,7 @@ def _words(node: Node, sources: tuple[str, ...]) -> tuple[str, str]:
         return _join_word(node), " AND ".join(terms) or "every row with every row"
     if isinstance(node, Aggregate):
         keys = ", ".join(key.text for key in node.keys) or "all rows in one group"
-        calls = ", ".join(_call(call) for call in node.calls)
+        calls = ", ".join(call_text(call) for call in node.calls)
         return ("aggregate", f"by {keys}: {calls}") if node.calls else ("distinct", keys)
     if isinstance(node, UnionAll):
         return "union all", f"{len(node.inputs)} inputs"
@@ -90,7 +95,7 @@ def _words(node: Node, sources: tuple[str, ...]) -> tuple[str, str]:
     return "explode", node.generator
 
 
-def _call(call: AggregateCall) -> str:
+def call_text(call: AggregateCall) -> str:
     if call.distinct_of and call.text is None:
         return f"{call.function}(DISTINCT {', '.join(each.text for each in call.distinct_of)})"
     kept = f" FILTER (WHERE {call.filter})" if call.filter is not None else ""

@@ -99,9 +99,9 @@ def live_table(
 
 def taken_over(
     spark: SparkSession, logs: DeltaLogs, before: DynamicTable, after: DynamicTable, stored: Stored, sequence: int
-) -> DataFrame | None:
-    """The storage rows of a table with another query, from those it stores now, without reading a source; None when
-    they do not tell enough."""
+) -> DataFrame | str | None:
+    """The storage rows of a table with another query, from those it stores now, without reading a source. When they do
+    not tell enough, why, or None where that takes many words."""
     if stored.note is None:
         return None
     frontier = stored.note.frontier
@@ -114,8 +114,8 @@ def taken_over(
         return column.lower() not in {name.lower() for name in read_delta(spark, logs, source.path, version).columns}
 
     texts = stored_texts(before.query, after.query, is_new)
-    if texts is None:
-        return None
+    if texts is None or isinstance(texts, str):
+        return texts
     live = live_rows(read_delta(spark, logs, before.storage_path, stored.version))
     return kept_rows(live, texts, after.query, sequence)
 

@@ -6,17 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from headrace.catalog.records import ASKED_FOR, WAITING, DynamicTable, SourceVersion
+from headrace.catalog.records import ASKED_FOR, WAITING, DynamicTable, RefreshMode, SourceVersion
 from headrace.errors import UserError
 from headrace.ivm.layout import grouped_root
 from headrace.ivm.sources import SourceRange
 from headrace.plan.dates import moves_by_row
 from headrace.plan.nodes import Plan, Window, walk
+from headrace.plan.query import Query
 from headrace.refresh.cost import Estimate
 from headrace.refresh.stored import Stored
 from headrace.storage.delta import Commit
 
 Mode = Literal["NO_DATA", "INCREMENTAL", "FULL"]
+_BY_NO_ROW = "current_date is used in an aggregate, a join condition or VALUES"
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,11 @@ class SourceFacts:
     tracks_changes: bool
     newer_rows: bool = False
     """Whether rows changed after the new version, which the tables upstream do not agree on yet."""
+
+    @property
+    def is_another_table(self) -> bool:
+        """Whether it was dropped and created again: nothing that the two versions say can be compared."""
+        return self.old is not None and self.old.table_id != self.new.table_id
 
 
 @dataclass(frozen=True)
@@ -146,7 +153,7 @@ def decide(
         by_row = _moves_by_row(table.query.plan)
         checks.append(Check("a new day only moves rows of filters and projections", by_row))
         if not by_row:
-            return full("A new day, and current_date is used in an aggregate, a join condition or VALUES.")
+            return full(f"A new day, and {_BY_NO_ROW}.")
     for fact in facts:
         reason = _unreadable(fact, checks)
         if reason is not None:
@@ -165,6 +172,19 @@ def _moves_by_row(plan: Plan) -> bool:
     return moves_by_row(plan.root if grouped is None else grouped.aggregate)
 
 
+def each_new_day(query: Query, refresh_mode: RefreshMode) -> str | None:
+    """What the first refresh of a day has to do, by the rules of `decide`; None where it is as good as any other."""
+    if not query.uses_current_date:
+        return None
+    if refresh_mode == "FULL":
+        return "one FULL refresh: REFRESH_MODE is FULL."
+    if query.plan is None:
+        return f"one FULL refresh: No incremental rule: {query.unsupported}."
+    if not _moves_by_row(query.plan):
+        return f"one FULL refresh: {_BY_NO_ROW}."
+    return "moves rows of filters and projections, incrementally."
+
+
 def _waiting(facts: tuple[SourceFacts, ...]) -> str | None:
     """That there are rows which cannot be taken yet, and who has to be refreshed first; None when there are none."""
     newer = [fact.name for fact in facts if fact.newer_rows]
@@ -176,17 +196,17 @@ def _waiting(facts: tuple[SourceFacts, ...]) -> str | None:
 
 
 def _range(fact: SourceFacts) -> SourceRange:
-    commits = fact.commits or ()
-    effective = [commit for commit in commits if commit.changes != "none"]
+    commits = None if fact.is_another_table else fact.commits
+    effective = [commit for commit in commits or () if commit.changes != "none"]
     known = all(commit.rows is not None for commit in effective)
     return SourceRange(
         path=fact.new.path,
         is_dynamic=fact.is_dynamic,
         old=None if fact.old is None else fact.old.version,
         new=fact.new.version,
-        changed=(fact.old is not None and fact.commits is None) or bool(effective),
-        insert_only=fact.commits is not None and all(commit.changes == "append" for commit in effective),
-        rows=sum(commit.rows or 0 for commit in effective) if known and fact.commits is not None else None,
+        changed=(fact.old is not None and commits is None) or bool(effective),
+        insert_only=commits is not None and all(commit.changes == "append" for commit in effective),
+        rows=sum(commit.rows or 0 for commit in effective) if known and commits is not None else None,
     )
 
 
@@ -195,7 +215,7 @@ def _broken(fact: SourceFacts, checks: list[Check]) -> str | None:
     if fact.old is None:
         checks.append(Check(f"{fact.name} is in the frontier", False))
         return f"{fact.name} was not read before."
-    same = fact.old.table_id == fact.new.table_id
+    same = not fact.is_another_table
     checks.append(Check(f"{fact.name} is the same table as before", same))
     if not same:
         return f"{fact.name} was dropped and created again."

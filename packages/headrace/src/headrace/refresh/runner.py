@@ -355,7 +355,10 @@ class Runner:
         if old.decision.mode == "FULL" or note is None:
             return look, None
         rows = compute.taken_over(self.spark, self._logs, before, table, old.stored, old.stored.sequence + 1)
-        if rows is None:
+        if rows is None or isinstance(rows, str):
+            if rows is not None and look.decision.reason == table.stale_reason:
+                told = f"{table.stale_reason} Its rows could not be kept: {rows}."
+                look = replace(look, decision=replace(look.decision, reason=told))
             return look, None
         sources = tuple(
             fact.new.model_copy(update={"version": note.frontier.version_of(fact.new.path)}) for fact in look.facts
@@ -378,7 +381,8 @@ class Runner:
             rebound = self._rebind(table)
         except HeadraceError as error:
             error.message = f"{reason} {error.message}"
-            error.hint = error.hint or SOURCE_GONE
+            # What the query's names are like is no help here: a view that reads the missing one would be suggested.
+            error.hint = SOURCE_GONE if isinstance(error, NotFound) else error.hint or SOURCE_GONE
             raise
         rebound = rebound.model_copy(update={"stale_reason": reason})
         rebound = self._store.change_table(table.id, lambda present: present.with_changes(table, rebound))

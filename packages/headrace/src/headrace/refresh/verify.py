@@ -29,6 +29,7 @@ from headrace.plan.dates import plan_at
 from headrace.plan.nodes import Aggregate, Node, Window, walk
 from headrace.plan.query import OutputColumn, Query
 from headrace.refresh.compute import evaluated, leaves_at
+from headrace.refresh.outlook import SOURCE_GONE
 from headrace.refresh.stored import Stored, read_stored, readable_versions
 from headrace.storage.delta import DeltaLogs
 
@@ -57,10 +58,13 @@ def verify(spark: SparkSession, logs: DeltaLogs, table: DynamicTable) -> Verdict
     """Compare the table with its query at the frontier that the table's last commit records."""
     stored = read_stored(logs, table)
     why = _unverifiable(logs, table, stored)
+    gone = next((source.name for source in table.query.sources if not logs.exists(source.path)), None)
+    if why is None and gone is not None:
+        why = f"{gone}, which it reads, does not exist any more"
     if why is not None or stored.note is None:
         raise NotAllowed(
             f"{table.table_name} cannot be verified: {why}.",
-            hint=f"Run REFRESH DYNAMIC TABLE {table.table_name} first.",
+            hint=f"Run REFRESH DYNAMIC TABLE {table.table_name} first." if gone is None else SOURCE_GONE,
         )
     frontier = stored.note.frontier
     versions = readable_versions(logs, table.query, frontier)
@@ -110,11 +114,8 @@ def _unverifiable(logs: DeltaLogs, table: DynamicTable, stored: Stored) -> str |
     if stored.note.generation != table.generation:
         return "its query was replaced and not loaded since"
     names = {source.path: source.name for source in table.query.sources}
-    gone = next((name for path, name in names.items() if not logs.exists(path)), None)
-    if gone is not None:
-        return f"{gone}, which it reads, does not exist any more"
     for source in stored.note.frontier.sources:
-        if logs.snapshot(source.path).table_id != source.table_id:
+        if logs.exists(source.path) and logs.snapshot(source.path).table_id != source.table_id:
             return f"{names.get(source.path, source.path)} was dropped and created again since its last refresh"
     return None
 

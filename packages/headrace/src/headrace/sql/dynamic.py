@@ -301,6 +301,22 @@ def parse_verify(cursor: Cursor) -> VerifyDynamicTable:
     return VerifyDynamicTable(cursor.text, name)
 
 
+def refuse_materialized(cursor: Cursor) -> NoReturn:
+    """CREATE MATERIALIZED VIEW, as others call a dynamic table."""
+    cursor.index = next(i for i, token in enumerate(cursor.tokens) if token.upper == "MATERIALIZED")
+    fault = cursor.fault("DYNAMIC TABLE")
+    fault.hint = "Write CREATE DYNAMIC TABLE name AS query. REFRESH DYNAMIC TABLE, or a schedule, keeps it up to date."
+    raise fault
+
+
+def refuse_explain_create(cursor: Cursor) -> NoReturn:
+    """EXPLAIN CREATE DYNAMIC TABLE: what it would tell is told of the query alone."""
+    cursor.index = 1
+    fault = cursor.fault("INCREMENTAL and a query")
+    fault.hint = "Write EXPLAIN INCREMENTAL query: it tells how a dynamic table of that query would be maintained."
+    raise fault
+
+
 def refuse_bare_dynamic(cursor: Cursor) -> NoReturn:
     """A verb with DYNAMIC that none of the statements above takes."""
     cursor.index = next(i for i, token in enumerate(cursor.tokens) if token.upper == "DYNAMIC") + 1

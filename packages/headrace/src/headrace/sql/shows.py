@@ -36,6 +36,7 @@ from headrace.sql.unavailable import refuse_unavailable
 
 _ROWS_FORM = "[LIKE 'pattern' | WHERE condition] [LIMIT n]"
 _FILTER_FORM = f"[IN schema] {_ROWS_FORM}"
+_REFRESH_HISTORY = (("DYNAMIC", "TABLE", "REFRESH"), ("DYNAMIC", "TABLE", "HISTORY"), ("REFRESH",))
 # Words that would make more of a WHERE clause than a condition.
 _NO_CONDITION = ("UNION", "EXCEPT", "MINUS", "INTERSECT", "GROUP", "HAVING", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE")
 _READS_A_SHOW = ("SELECT", "WITH", "FROM", "INSERT", "(")
@@ -51,7 +52,8 @@ _SHOWABLE = (
 def parse_show(cursor: Cursor) -> Statement:
     """Any SHOW; those that are not ours come back as a SparkStatement."""
     refuse_unavailable(cursor)
-    if cursor.sees("SHOW", "DYNAMIC", "TABLE", "REFRESH"):
+    # The history without all of its words is told how it is written, not handed to Spark.
+    if any(cursor.sees("SHOW", *words) for words in _REFRESH_HISTORY):
         return _refresh_history(cursor)
     if cursor.sees("SHOW", "DYNAMIC"):
         cursor.form = f"SHOW DYNAMIC TABLES {_FILTER_FORM}"

@@ -77,7 +77,7 @@ def _definition(
         query=query,
         database=context.spark.catalog.currentDatabase(),
         storage_path=existing.storage_path if existing is not None else storage_path(context, name, table_id),
-        comment=_kept(statement.comment, existing.comment if existing is not None else None),
+        comment=statement.comment,
         column_comments=_column_comments(statement, query, existing),
         properties=statement.properties,
         partitioned_by=statement.partitioned_by,
@@ -94,10 +94,6 @@ def _definition(
         suspended=existing.suspended if existing is not None else False,
         suspended_reason=existing.suspended_reason if existing is not None else None,
     )
-
-
-def _kept(wanted: str | None, before: str | None) -> str | None:
-    return before if wanted is None else wanted
 
 
 def _column_comments(statement: sql.CreateDynamicTable, query: Query, existing: DynamicTable | None) -> dict[str, str]:

@@ -15,7 +15,7 @@ from headrace.plan.types import type_text
 from headrace.refresh.ordered import OrderedCopies
 from headrace.refresh.states import StateTables
 from headrace.refresh.stored import read_note, read_stored
-from headrace.result import Result, from_frame, from_rows
+from headrace.result import Result, counted, from_frame, from_rows
 from headrace.sql import statements as sql
 from headrace.statements.context import Context
 
@@ -126,9 +126,9 @@ def _state(context: Context, table: DynamicTable, *, grouped: bool) -> str:
     """What is kept so that a refresh need not read everything."""
     tables, groups, size = StateTables(context.spark, context.logs, table, context.progress).size()
     kept = ["hidden columns of the table"] if grouped else []
-    kept += [f"{tables} state tables {groups} groups {size} bytes"] if tables else []
+    kept += [f"{counted(tables, 'state table')} {counted(groups, 'group')} {size} bytes"] if tables else []
     copies, size = OrderedCopies(context.spark, context.logs, table, context.progress).size()
-    kept += [f"{copies} ordered copies {size} bytes"] if copies else []
+    kept += [f"{counted(copies, 'ordered copy', 'ordered copies')} {size} bytes"] if copies else []
     return ", ".join(kept)
 
 

@@ -6,19 +6,29 @@ import json
 
 import pyarrow as pa
 
-from headrace.catalog.records import DynamicTable, Frontier, InputProfile, RefreshRecord, StepProfile
+from headrace.catalog.records import (
+    DynamicTable,
+    Frontier,
+    InputProfile,
+    Profile,
+    RefreshMode,
+    RefreshRecord,
+    StepProfile,
+)
 from headrace.errors import NotFound
 from headrace.ivm.layout import grouped_root, layout_of
 from headrace.ivm.matching import kept_aggregates
 from headrace.ivm.rules.texts import rule_texts
+from headrace.ivm.sources import SourceRange
 from headrace.ivm.stages import state_key
 from headrace.plan import nodes
 from headrace.plan.explain import tree
 from headrace.plan.query import Query, shown_rows
 from headrace.refresh.ordered import OrderedCopies
+from headrace.refresh.planner import SourceFacts, each_new_day
 from headrace.refresh.states import StateTables
 from headrace.refresh.verify import Verdict, verify
-from headrace.result import Result, from_rows
+from headrace.result import Result, counted, from_rows
 from headrace.sql import statements as sql
 from headrace.statements import jobs, permitting
 from headrace.statements.context import Context
@@ -45,12 +55,11 @@ def explain_refresh(context: Context, statement: sql.ExplainRefresh) -> Result:
     ]
     if decision.estimate is not None:
         rows.append(("decision", "estimate", str(decision.estimate)))
+    rows += _each_new_day(table.query, table.refresh_mode)
     rows += [("precondition", check.text, "yes" if check.holds else "no") for check in decision.checks]
     for fact in look.facts:
-        before = "not read yet" if fact.old is None else str(fact.old.version)
         span = next((r for r in decision.ranges if r.path == fact.new.path), None)
-        change = "no change" if span is None or not span.changed else _change(span.rows, span.insert_only)
-        rows.append(("source", fact.name, f"version {before} → {fact.new.version}: {change}"))
+        rows.append(("source", fact.name, source_change(fact, span)))
     rows += query_rows(table.query, context.runner.off)
     rows += _state_tables(context, table, look.stored.note.frontier if look.stored.note is not None else None)
     rows += _ordered_copies(context, table)
@@ -60,6 +69,11 @@ def explain_refresh(context: Context, statement: sql.ExplainRefresh) -> Result:
         rows.append(("storage", "tombstones", str(note.tombstones)))
         rows.append(("storage", "appends since the last fold", str(note.appends_since_fold)))
     return from_rows(_EXPLAIN, rows)
+
+
+def _each_new_day(query: Query, refresh_mode: RefreshMode) -> list[Row]:
+    told = each_new_day(query, refresh_mode)
+    return [] if told is None else [("decision", "each new day", told)]
 
 
 def _state_tables(context: Context, table: DynamicTable, frontier: Frontier | None) -> list[Row]:
@@ -78,7 +92,9 @@ def _state_tables(context: Context, table: DynamicTable, frontier: Frontier | No
             value = "not kept: nearly as many groups as source rows"
         else:
             at = frontier is not None and states.is_at(node, state, frontier)
-            value = f"state table of {state.note.live_rows} groups" + ("" if at else ", to be made again")
+            value = f"state table of {counted(state.note.live_rows or 0, 'group')}" + (
+                "" if at else ", to be made again"
+            )
         found.append(("state", text, value))
     return found
 
@@ -88,7 +104,8 @@ def _ordered_copies(context: Context, table: DynamicTable) -> list[Row]:
     found = []
     for copy in OrderedCopies(context.spark, context.logs, table, context.progress).all():
         rows, _ = context.logs.statistics(copy.rows)
-        told = f"ordered copy of {rows} rows and {copy.newest.changed} changes, version {copy.newest.version}"
+        told = f"ordered copy of {counted(rows, 'row')} and {counted(copy.newest.changed, 'change')}"
+        told += f", version {copy.newest.version}"
         found.append(("state", f"{copy.note.name} by {copy.note.key}", told))
     return found
 
@@ -99,6 +116,7 @@ def explain_incremental(context: Context, statement: sql.ExplainIncremental) -> 
     mode = "INCREMENTAL" if query.plan is not None else "FULL"
     reason = f"No incremental rule: {query.unsupported}." if query.plan is None else "Every operator has a rule."
     rows: list[Row] = [("decision", "would refresh", mode), ("decision", "reason", reason)]
+    rows += _each_new_day(query, "AUTO")
     return from_rows(_EXPLAIN, rows + query_rows(query, context.runner.off))
 
 
@@ -139,8 +157,7 @@ def _refresh_facts(context: Context, record: RefreshRecord) -> list[jobs.Fact]:
         ("result", "rows written", profile.rows_written),
         ("result", "bytes written", profile.bytes_written),
         ("cost", "seconds", profile.seconds),
-        ("cost", "estimated seconds, incremental", profile.estimated_incremental_seconds),
-        ("cost", "estimated seconds, all rows", profile.estimated_full_seconds),
+        *estimates(profile),
         ("cost", "Spark jobs", profile.spark_jobs),
         ("cost", "commits", profile.commits),
         ("cost", "rows read", profile.rows_read),
@@ -162,15 +179,26 @@ def _refresh_facts(context: Context, record: RefreshRecord) -> list[jobs.Fact]:
     return facts
 
 
+def estimates(profile: Profile) -> list[jobs.Fact]:
+    """Both or none: what all rows would take is handed on from refresh to refresh, also where there is no choice."""
+    if profile.estimated_incremental_seconds is None or profile.estimated_full_seconds is None:
+        return []
+    return [
+        ("cost", "estimated seconds, incremental", profile.estimated_incremental_seconds),
+        ("cost", "estimated seconds, all rows", profile.estimated_full_seconds),
+    ]
+
+
 def _input(each: InputProfile) -> str:
-    read = "" if each.rows_read is None else f"{each.rows_read} rows read, from files of {each.bytes_opened} bytes; "
-    return f"{_number(each.changed_rows)} changes; {read}{each.rows} rows and {each.size} bytes in all"
+    changes = "changes not counted" if each.changed_rows is None else counted(each.changed_rows, "change")
+    read = ""
+    if each.rows_read is not None:
+        read = f"{counted(each.rows_read, 'row')} read, from files of {each.bytes_opened} bytes; "
+    return f"{changes}; {read}{counted(each.rows, 'row')} and {each.size} bytes in all"
 
 
 def _kept(step: StepProfile) -> str:
-    return (
-        "" if step.state_rows is None else f"{step.state_rows} {'group' if step.state_rows == 1 else 'groups'} kept; "
-    )
+    return "" if step.state_rows is None else f"{counted(step.state_rows, 'group')} kept; "
 
 
 def _number(value: int | None) -> str:
@@ -185,8 +213,18 @@ def _reason(mode: str) -> str:
     return "Nothing changed since the last refresh." if mode == "NO_DATA" else "Every precondition holds."
 
 
+def source_change(fact: SourceFacts, span: SourceRange | None) -> str:
+    """From which version of a source to which the next refresh goes, and how much changed between them."""
+    before = "not read yet" if fact.old is None else str(fact.old.version)
+    if fact.is_another_table:
+        change = "another table, created since under this name"
+    else:
+        change = "no change" if span is None or not span.changed else _change(span.rows, span.insert_only)
+    return f"version {before} → {fact.new.version}: {change}"
+
+
 def _change(rows: int | None, insert_only: bool) -> str:
-    count = "changed" if rows is None else f"{rows} rows touched"
+    count = "changed" if rows is None else f"{counted(rows, 'row')} touched"
     return f"{count}, only insertions" if insert_only else count
 
 
