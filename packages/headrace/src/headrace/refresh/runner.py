@@ -394,8 +394,10 @@ class Runner:
             except Uncertain as doubt:
                 running.require_wanted()
                 reason = str(doubt)
-            except (PySparkException, Py4JJavaError, pa.ArrowException) as error:
+            except (PySparkException, Py4JJavaError, pa.ArrowException, DeltaError, OSError) as error:
                 running.require_wanted()  # What was cancelled is not recomputed whole.
+                if _is_java_s_end(error) or is_of_surroundings(error) or self._has_committed(table, sequence):
+                    raise
                 ties = TIES in str(error)
                 reason = TIES if ties else f"The changes could not be computed: {short_message(error)}"
                 if not ties:  # A copy may be what is broken.
@@ -404,6 +406,11 @@ class Runner:
                 reason += " (Recomputed although REFRESH_MODE is INCREMENTAL: the contents must be right.)"
         self._progress.tell(f"{table.table_name}: full refresh. {reason or ''}")
         return _Done(self._commit_whole(table, look, job_id, sequence, reason))
+
+    def _has_committed(self, table: DynamicTable, sequence: int) -> bool:
+        """Whether the commit of this refresh is there, whatever failed after it."""
+        self._logs.forget(table.storage_path)
+        return (self._logs.sequence(table.storage_path, app_id(table)) or 0) >= sequence
 
     def _commit_changes(self, table: DynamicTable, look: Outlook, job_id: str, sequence: int) -> _Done:
         note = look.stored.note
