@@ -45,7 +45,7 @@ from headrace.ivm.layout import VISIBLE, layout_of, schema_text
 from headrace.ivm.sources import SourceRange
 from headrace.ivm.stages import Stages, Uncertain, state_key
 from headrace.ivm.ties import TIES
-from headrace.optimisations import SMALL_COMMITS
+from headrace.optimisations import ORDERED_COPIES, SMALL_COMMITS, STATE_TABLES
 from headrace.progress import Progress
 from headrace.refresh import compute
 from headrace.refresh.cost import insert_only
@@ -389,30 +389,46 @@ class Runner:
         assert look.frontier is not None
         reason = look.decision.reason
         if look.decision.mode == "INCREMENTAL":
-            try:
-                return self._commit_changes(table, look, job_id, sequence)
-            except Uncertain as doubt:
-                running.require_wanted()
-                reason = str(doubt)
-            except (PySparkException, Py4JJavaError, pa.ArrowException, DeltaError, OSError) as error:
-                running.require_wanted()  # What was cancelled is not recomputed whole.
-                if _is_java_s_end(error) or is_of_surroundings(error) or self._has_committed(table, sequence):
-                    raise
-                ties = TIES in str(error)
-                reason = TIES if ties else f"The changes could not be computed: {short_message(error)}"
-                if not ties:  # A copy may be what is broken.
-                    OrderedCopies(self.spark, self._logs, table, self._progress).discard()
+            done = self._changes_or_why_not(table, look, job_id, sequence, self.off)
+            if isinstance(done, _Done):
+                return done
+            reason = done
             if table.refresh_mode == "INCREMENTAL":
                 reason += " (Recomputed although REFRESH_MODE is INCREMENTAL: the contents must be right.)"
         self._progress.tell(f"{table.table_name}: full refresh. {reason or ''}")
         return _Done(self._commit_whole(table, look, job_id, sequence, reason))
+
+    def _changes_or_why_not(
+        self, table: DynamicTable, look: Outlook, job_id: str, sequence: int, off: frozenset[str]
+    ) -> _Done | str:
+        """Compute and commit the changes, if need be without what is kept to be faster; or why that cannot be."""
+        try:
+            return self._commit_changes(table, look, job_id, sequence, off)
+        except Uncertain as doubt:
+            running.require_wanted()
+            return str(doubt)
+        except (PySparkException, Py4JJavaError, pa.ArrowException, DeltaError, OSError) as error:
+            running.require_wanted()  # What was cancelled is not recomputed whole.
+            if _is_java_s_end(error) or is_of_surroundings(error) or self._has_committed(table, sequence):
+                raise
+            if TIES in str(error):
+                return TIES
+            reason = f"The changes could not be computed: {short_message(error)}"
+        had_states = StateTables(self.spark, self._logs, table, self._progress).discard()
+        had_copies = OrderedCopies(self.spark, self._logs, table, self._progress).discard()
+        if not (had_states or had_copies):
+            return reason
+        self._progress.tell(f"{table.table_name}: once more, without what was kept to be faster. {reason}")
+        return self._changes_or_why_not(table, look, job_id, sequence, off | {STATE_TABLES, ORDERED_COPIES})
 
     def _has_committed(self, table: DynamicTable, sequence: int) -> bool:
         """Whether the commit of this refresh is there, whatever failed after it."""
         self._logs.forget(table.storage_path)
         return (self._logs.sequence(table.storage_path, app_id(table)) or 0) >= sequence
 
-    def _commit_changes(self, table: DynamicTable, look: Outlook, job_id: str, sequence: int) -> _Done:
+    def _commit_changes(
+        self, table: DynamicTable, look: Outlook, job_id: str, sequence: int, off: frozenset[str]
+    ) -> _Done:
         note = look.stored.note
         assert note is not None
         assert look.frontier is not None
@@ -435,11 +451,9 @@ class Runner:
         ranges = tuple(self._readable(source) for source in look.decision.ranges)
         dates = (note.frontier.date, look.frontier.date)
         states = StateTables(self.spark, self._logs, table, self._progress)
-        kept = states.kept(note.frontier, self.off)
+        kept = states.kept(note.frontier, off)
         copies = OrderedCopies(self.spark, self._logs, table, self._progress)
-        stages = compute.stages_of(
-            self.spark, self._logs, ranges, table.query.plan, dates, self.off, kept, copies.lookup
-        )
+        stages = compute.stages_of(self.spark, self._logs, ranges, table.query.plan, dates, off, kept, copies.lookup)
         if not stages.new_day and not any(source.changed for source in ranges):
             self._append_local(table, None, empty)
             states.advance(stages, note.frontier, look.frontier)
