@@ -41,8 +41,8 @@ from headrace.errors import (
     UserError,
     with_hint,
 )
-from headrace.ivm.layout import VISIBLE, layout_of, schema_text
-from headrace.ivm.sources import SourceRange
+from headrace.ivm.layout import VISIBLE, layout_of, live_rows, schema_text
+from headrace.ivm.sources import SourceRange, read_delta
 from headrace.ivm.stages import Stages, Uncertain, state_key
 from headrace.ivm.ties import TIES
 from headrace.optimisations import ORDERED_COPIES, SMALL_COMMITS, STATE_TABLES
@@ -54,9 +54,10 @@ from headrace.refresh.fold import clustered, fold, fold_is_due, partition_column
 from headrace.refresh.lease import PATIENCE_SECONDS, held_lease
 from headrace.refresh.ordered import OrderedCopies
 from headrace.refresh.outlook import SOURCE_GONE, Lookout, Outlook
+from headrace.refresh.planner import Decision
 from headrace.refresh.profile import inputs_of, steps_of, total, with_reads
 from headrace.refresh.states import StateTables
-from headrace.refresh.stored import CommitNote, Stored, app_id, read_stored, readable, readable_versions
+from headrace.refresh.stored import CommitNote, Stored, app_id, read_note, read_stored, readable, readable_versions
 from headrace.storage.arrow import committable, for_delta
 from headrace.storage.delta import DeltaLogs, require_sequence
 from headrace.storage.errors import is_of_surroundings, short_message
@@ -140,10 +141,15 @@ class Runner:
     # ------------------------------------------------------------------ doing
 
     def refresh(
-        self, table: DynamicTable, occasion: Occasion = BY_HAND, before: DynamicTable | None = None
+        self,
+        table: DynamicTable,
+        occasion: Occasion = BY_HAND,
+        before: DynamicTable | None = None,
+        undoing: str | None = None,
     ) -> RefreshRecord:
         """Move the table to the newest frontier. With `before`, the table as it was with another query, this definition
-        takes that one's place, all of it or nothing; where it can take over the rows it has, it only does that. Raises
+        takes that one's place, all of it or nothing; where it can take over the rows it has, it only does that. With
+        `undoing`, the job that took over the rows for `before`, the rows and the frontier of earlier come back. Raises
         RefreshFailed, with the history row written, when it cannot."""
         failpoints.reach("refresh-start")
         self.settle_unwritten()
@@ -162,7 +168,7 @@ class Runner:
             failpoints.reach("after-lease")
             try:
                 with nullcontext() if before is None else self._in_place_of(before, table):
-                    finished = self._refresh(self._present(table), record, fencing, before)
+                    finished = self._refresh(self._present(table), record, fencing, before, undoing)
             except Exception as error:
                 stopped = None if job is None else job.stopped
                 told = stopped or error
@@ -244,12 +250,20 @@ class Runner:
         )
 
     def _refresh(
-        self, table: DynamicTable, record: RefreshRecord, fencing: int, before: DynamicTable | None
+        self,
+        table: DynamicTable,
+        record: RefreshRecord,
+        fencing: int,
+        before: DynamicTable | None,
+        undoing: str | None,
     ) -> RefreshRecord:
-        table, look = self._outlook_or_rebound(table)
-        kept = None
-        if before is not None:
-            look, kept = self._kept(before, table, look)
+        kept: DataFrame | None = None
+        if undoing is not None:
+            look, kept = self._taken_back(table, undoing)
+        else:
+            table, look = self._outlook_or_rebound(table)
+            if before is not None:
+                look, kept = self._kept(before, table, look)
         failpoints.reach("after-frontier")
         decision = look.decision
         if decision.mode == "NO_DATA":
@@ -280,7 +294,7 @@ class Runner:
             self._reloaded(table)
         inputs = inputs_of(self._logs, look.facts, decision.ranges)
         scans = scans_of(self.spark, meter.jobs())
-        inputs = with_reads(inputs, [source.path for source in look.frontier.sources], scans)
+        inputs = with_reads(inputs, [fact.new.path for fact in look.facts], scans)
         state_rows, state_bytes = self._logs.statistics(table.storage_path)
         guess = decision.estimate
         profile = Profile(
@@ -364,6 +378,16 @@ class Runner:
         reason = f"{table.stale_reason} Its columns were computed from the stored rows; no source was read."
         decision = replace(look.decision, mode="FULL", reason=reason, estimate=None)
         return replace(look, frontier=frontier, decision=decision), rows
+
+    def _taken_back(self, table: DynamicTable, job_id: str) -> tuple[Outlook, DataFrame]:
+        """Storage rows as they were before this job took them over for another query, at their frontier."""
+        commits = self._logs.history(table.storage_path)
+        notes = [read_note(commit.user_metadata) for commit in commits]
+        place = next(i for i, note in enumerate(notes) if note is not None and note.job_id == job_id)
+        frontier = next(note.frontier for note in notes[place + 1 :] if note is not None)
+        rows = read_delta(self.spark, self._logs, table.storage_path, commits[place + 1].version)
+        decision = Decision("FULL", table.stale_reason, (), ())
+        return Outlook(read_stored(self._logs, table), decision, frontier, ()), live_rows(rows)
 
     def _outlook_or_rebound(self, table: DynamicTable) -> tuple[DynamicTable, Outlook]:
         """The outlook; where a source is gone or changed its columns, after reading the query again."""
