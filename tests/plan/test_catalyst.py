@@ -268,6 +268,7 @@ REFUSED: list[tuple[str, type[errors.HeadraceError], tuple[int, int] | None, str
     ("WITH q AS (SELECT id, rand() AS r FROM a) SELECT id, r FROM q", errors.NonDeterministic, (1, 23), "rand()"),
     ("SELECT id, r FROM vrand", errors.NonDeterministic, None, "in the view lake.vrand"),
     ("SELECT id FROM a TABLESAMPLE (10 PERCENT)", errors.NonDeterministic, None, "TABLESAMPLE"),
+    ("SELECT id FROM (SELECT * FROM a TABLESAMPLE (10 ROWS))", errors.NonDeterministic, None, "TABLESAMPLE"),
     ("SELECT shake(id) AS t FROM a", errors.NonDeterministic, (1, 8), "shake()"),
     ("SELECT id, limit_ AS t FROM a", errors.NotAllowed, (1, 12), "limit_ is a variable"),
     ("SELECT reader() AS t FROM b", errors.NotAllowed, None, "through a function"),

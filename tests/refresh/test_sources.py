@@ -181,6 +181,21 @@ def test_a_column_that_is_read_goes(d: Lake) -> None:
     assert len(d.sql("SELECT * FROM d").rows) == 2
 
 
+def test_a_column_that_is_read_gets_another_name(d: Lake) -> None:
+    d.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name'); ALTER TABLE t RENAME COLUMN v TO w")
+    with pytest.raises(HeadraceError, match="changed its name or type") as caught:
+        d.sql("REFRESH DYNAMIC TABLE d")
+    assert (caught.value.hint or "").startswith("Change it back, or")
+    d.sql("ALTER TABLE t RENAME COLUMN w TO v")
+    refresh(d)
+
+
+def test_explain_before_the_first_load(d: Lake) -> None:
+    d.sql("CREATE DYNAMIC TABLE e PROPERTIES ('initialize'='on_schedule') AS SELECT k FROM t")
+    (told,) = [value for section, _, value in d.sql("EXPLAIN REFRESH DYNAMIC TABLE e").rows if section == "source"]
+    assert told == "version 1, all rows: not read before"
+
+
 def test_a_column_changes_its_type(d: Lake) -> None:
     d.sql("CREATE OR REPLACE TABLE t (k BIGINT, v DECIMAL(10,2)); INSERT INTO t VALUES (1, 1.00)")
     with pytest.raises(HeadraceError, match="would change, because a source changed"):

@@ -53,7 +53,7 @@ from headrace.refresh.counts import Counts, counted_note
 from headrace.refresh.fold import clustered, fold, fold_is_due, partition_columns
 from headrace.refresh.lease import PATIENCE_SECONDS, held_lease
 from headrace.refresh.ordered import OrderedCopies
-from headrace.refresh.outlook import SOURCE_GONE, Lookout, Outlook
+from headrace.refresh.outlook import SOURCE_CHANGED, SOURCE_GONE, Lookout, Outlook
 from headrace.refresh.planner import Decision
 from headrace.refresh.profile import inputs_of, steps_of, total, with_reads
 from headrace.refresh.states import StateTables
@@ -395,14 +395,14 @@ class Runner:
             look = self.outlook(table)
             if not look.decision.rebind:
                 return table, look
-            reason = look.decision.reason
+            reason, mend = look.decision.reason, SOURCE_CHANGED
         except NotFound as missing:
-            reason = missing.message
+            reason, mend = missing.message, SOURCE_GONE
         try:
             rebound = self._rebind(table)
         except HeadraceError as error:
             error.message = f"{reason} {error.message}"
-            error.hint = error.hint or SOURCE_GONE
+            error.hint = error.hint or mend
             raise
         rebound = rebound.model_copy(update={"stale_reason": reason})
         rebound = self._store.change_table(table.id, lambda present: present.with_changes(table, rebound))

@@ -47,10 +47,12 @@ def explain_refresh(context: Context, statement: sql.ExplainRefresh) -> Result:
         rows.append(("decision", "estimate", str(decision.estimate)))
     rows += [("precondition", check.text, "yes" if check.holds else "no") for check in decision.checks]
     for fact in look.facts:
-        before = "not read yet" if fact.old is None else str(fact.old.version)
+        if fact.old is None:
+            rows.append(("source", fact.name, f"version {fact.new.version}, all rows: not read before"))
+            continue
         span = next((r for r in decision.ranges if r.path == fact.new.path), None)
         change = "no change" if span is None or not span.changed else _change(span.rows, span.insert_only)
-        rows.append(("source", fact.name, f"version {before} → {fact.new.version}: {change}"))
+        rows.append(("source", fact.name, f"version {fact.old.version} → {fact.new.version}: {change}"))
     rows += query_rows(table.query, context.runner.off)
     rows += _state_tables(context, table, look.stored.note.frontier if look.stored.note is not None else None)
     rows += _ordered_copies(context, table)
