@@ -32,6 +32,7 @@ class Timing:
     append_s: float | None = None
     spark_jobs: float | None = None
     commits: int | None = None
+    """To the table itself, not to its state tables and ordered copies."""
     changed_rows: int | None = None
     changed_bytes: int | None = None
     bytes_read: float | None = None

@@ -115,6 +115,10 @@ INCREMENTAL = [
     "SELECT id, ts FROM a QUALIFY row_number() OVER (PARTITION BY id ORDER BY ts DESC) = 1",
     # rows without a table
     "SELECT a.id, v FROM a JOIN (VALUES (1, 'one'), (2, NULL)) AS w(id, v) ON a.id = w.id",
+    "SELECT a.id, w.* FROM a JOIN (VALUES (1L, 2S, 3Y, CAST(1.5 AS FLOAT), TIMESTAMP'1970-01-01 00:00:01')) "
+    "AS w(l, s, y, f, t) ON a.id = w.l",
+    "SELECT * FROM (SELECT CAST(id AS BIGINT) AS k, x FROM a) PIVOT (sum(x) FOR k IN (1, 2))",
+    "SELECT * FROM (SELECT CAST(id AS FLOAT) AS k, x FROM a) PIVOT (sum(x) FOR k IN (1, 2.5, NULL))",
     "SELECT a.x, r.id AS n FROM a JOIN range(1, 9, 2) r ON a.id = r.id",
     "SELECT id FROM range(5)",
     "SELECT 1 AS one, 'x' AS s",
@@ -268,6 +272,7 @@ REFUSED: list[tuple[str, type[errors.HeadraceError], tuple[int, int] | None, str
     ("WITH q AS (SELECT id, rand() AS r FROM a) SELECT id, r FROM q", errors.NonDeterministic, (1, 23), "rand()"),
     ("SELECT id, r FROM vrand", errors.NonDeterministic, None, "in the view lake.vrand"),
     ("SELECT id FROM a TABLESAMPLE (10 PERCENT)", errors.NonDeterministic, None, "TABLESAMPLE"),
+    ("SELECT id FROM (SELECT * FROM a TABLESAMPLE (10 ROWS))", errors.NonDeterministic, None, "TABLESAMPLE"),
     ("SELECT shake(id) AS t FROM a", errors.NonDeterministic, (1, 8), "shake()"),
     ("SELECT id, limit_ AS t FROM a", errors.NotAllowed, (1, 12), "limit_ is a variable"),
     ("SELECT reader() AS t FROM b", errors.NotAllowed, None, "through a function"),

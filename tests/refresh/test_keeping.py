@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from headrace import Lake
+from headrace.errors import HeadraceError
+from headrace.refresh.runner import Runner
 from refresh.test_sources import refresh
 
 ORDERS = """
@@ -152,3 +154,50 @@ def test_why_does_not_tell_what_is_behind_a_view(lake: Lake) -> None:
     replaced(lake, "SELECT id, count(*) AS n FROM v GROUP BY id")
     _, rows = replaced(lake, "SELECT id, max(cost) AS most FROM v GROUP BY id")
     assert rows[0]["reason"].endswith("Its rows could not be kept: max(cost) was not stored.")
+
+
+KEPT = """
+    CREATE TABLE z AS SELECT id, 1 + id % 3 AS k FROM range(10);
+    CREATE DYNAMIC TABLE d AS SELECT id, k FROM z
+    """
+ADDED = "ALTER DYNAMIC TABLE d ADD COLUMN q AS 10 DIV k"
+REPLACED = "CREATE OR REPLACE DYNAMIC TABLE d AS SELECT k, 10 DIV k AS q FROM z"
+
+
+@pytest.mark.parametrize("statement", [ADDED, REPLACED, f"DELETE FROM z WHERE id = 1; {ADDED}"])
+def test_a_refresh_that_fails_after_the_rows_were_kept_undoes_that(lake: Lake, statement: str) -> None:
+    lake.sql(KEPT)
+    lake.sql("INSERT INTO z VALUES (98, 4); DELETE FROM z WHERE id = 0")
+    refresh(lake, "d")
+    shown, rows = lake.sql("SHOW CREATE TABLE d").rows, sorted(lake.sql("SELECT * FROM d").rows)
+    lake.sql("INSERT INTO z VALUES (99, 0)")
+    with pytest.raises(HeadraceError, match="zero") as raised:
+        lake.sql(statement)
+    assert "undone" not in str(raised.value)
+    assert lake.sql("SHOW CREATE TABLE d").rows == shown
+    assert sorted(lake.sql("SELECT * FROM d").rows) == rows
+    assert lake.sql("VERIFY DYNAMIC TABLE d").rows[0][1] == "EQUAL"
+    assert _history(lake)[-1]["reason"].endswith("The refresh after that failed, and it was undone.")
+    row = refresh(lake, "d")
+    assert row["refresh_mode"] == "INCREMENTAL"
+    lake.sql("DELETE FROM z WHERE k = 0")
+    refresh(lake, "d")
+    lake.sql(ADDED)
+    assert refresh(lake, "d")["refresh_mode"] == "NO_DATA"
+
+
+def test_what_cannot_be_undone_is_told(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.sql(KEPT)
+    lake.sql("INSERT INTO z VALUES (99, 0)")
+
+    def gone(*given: Any) -> None:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Runner, "_taken_back", gone)
+        with pytest.raises(HeadraceError, match=r"zero.* The new definition stays.*No space left") as raised:
+            lake.sql(ADDED)
+    assert "OR REPLACE" in (raised.value.hint or "")
+    assert lake.sql("SELECT * FROM d").columns == ["id", "k", "q"]
+    lake.sql("DELETE FROM z WHERE k = 0")
+    refresh(lake, "d")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from headrace import Lake
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, RefreshHeldUp
+from headrace.refresh import compute
 from headrace.refresh.outlook import SOURCE_GONE
 from headrace.refresh.retention import Need
 from headrace.statements import vacuuming
@@ -195,6 +197,21 @@ def test_a_column_that_is_read_goes(d: Lake) -> None:
     assert len(d.sql("SELECT * FROM d").rows) == 2
 
 
+def test_a_column_that_is_read_gets_another_name(d: Lake) -> None:
+    d.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name'); ALTER TABLE t RENAME COLUMN v TO w")
+    with pytest.raises(HeadraceError, match="changed its name or type") as caught:
+        d.sql("REFRESH DYNAMIC TABLE d")
+    assert (caught.value.hint or "").startswith("Change it back, or")
+    d.sql("ALTER TABLE t RENAME COLUMN w TO v")
+    refresh(d)
+
+
+def test_explain_before_the_first_load(d: Lake) -> None:
+    d.sql("CREATE DYNAMIC TABLE e PROPERTIES ('initialize'='on_schedule') AS SELECT k FROM t")
+    (told,) = [value for section, _, value in d.sql("EXPLAIN REFRESH DYNAMIC TABLE e").rows if section == "source"]
+    assert told == "version 1, all rows: not read before"
+
+
 def test_a_column_changes_its_type(d: Lake) -> None:
     d.sql("CREATE OR REPLACE TABLE t (k BIGINT, v DECIMAL(10,2)); INSERT INTO t VALUES (1, 1.00)")
     with pytest.raises(HeadraceError, match="would change, because a source changed"):
@@ -344,6 +361,35 @@ def test_somebody_else_writes_to_the_storage(d: Lake) -> None:
     row = refresh(d)
     assert row["refresh_mode"] == "FULL"
     assert "somebody else changed its storage" in row["reason"]
+
+
+@pytest.mark.parametrize("damage", ["gone", "broken"])
+def test_a_file_of_the_storage_is_lost(d: Lake, damage: str) -> None:
+    storage = Path(d._context.require_dynamic(("d",)).storage_path)
+    for file in storage.glob("*.parquet"):
+        if damage == "gone":
+            file.unlink()
+        else:
+            file.write_bytes(b"nothing")
+    d.sql("DELETE FROM t WHERE k = 2")
+    row = refresh(d)
+    assert row["refresh_mode"] == "FULL"
+    assert row["reason"].startswith("The changes could not be computed: ")
+    assert "\x1b" not in row["reason"]
+    d.sql("INSERT INTO t VALUES (1, 9.00)")
+    assert refresh(d)["refresh_mode"] == "INCREMENTAL"
+
+
+def test_a_full_disk_is_no_reason_to_compute_all_rows(d: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    d.sql("INSERT INTO t VALUES (1, 9.00)")
+    with monkeypatch.context() as patched:
+        patched.setattr(compute, "changes_of", full)
+        with pytest.raises(RefreshHeldUp, match="No space left on device"):
+            d.sql("REFRESH DYNAMIC TABLE d")
+    assert refresh(d)["refresh_mode"] == "INCREMENTAL"
 
 
 def test_restore_and_time_travel_of_a_dynamic_table(d: Lake) -> None:

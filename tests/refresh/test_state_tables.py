@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from headrace import Lake
 from headrace.catalog.records import DynamicTable
 from headrace.ivm import stages
+from headrace.optimisations import STATE_TABLES
 from headrace.refresh import states
+from headrace.refresh.runner import Runner
 
 QUERY = """
     SELECT c.name, per.n, per.total, per.most FROM c JOIN
@@ -85,6 +89,37 @@ def test_one_that_is_gone_or_behind_is_made_again(d: Lake) -> None:
     d.sql("ALTER DYNAMIC TABLE d SET REFRESH_MODE = AUTO; DELETE FROM o WHERE id < 25")
     assert refresh(d) == "INCREMENTAL"
     assert all("made again" not in value for value in shown(d))
+
+
+def test_one_with_a_broken_file_is_done_without(d: Lake) -> None:
+    d.sql("INSERT INTO o VALUES (100, 3, 50.00)")
+    assert refresh(d) == "INCREMENTAL"
+    for path in folder(d).glob("*/*.parquet"):
+        path.write_bytes(b"nothing")
+    d.sql("INSERT INTO o VALUES (101, 3, 50.00)")
+    assert refresh(d) == "INCREMENTAL"
+    assert shown(d) == []
+    d.sql("INSERT INTO o VALUES (102, 3, 50.00)")
+    assert refresh(d) == "INCREMENTAL"
+    assert len(shown(d)) == 2
+
+
+def test_what_fails_without_them_too_is_computed_whole(d: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[frozenset[str]] = []
+
+    def failing(runner: Runner, *given: Any) -> None:
+        tried.append(given[-1])
+        raise pa.ArrowInvalid("no Parquet file")
+
+    d.sql("INSERT INTO o VALUES (100, 3, 50.00)")
+    refresh(d)
+    d.sql("INSERT INTO o VALUES (101, 3, 50.00)")
+    with monkeypatch.context() as patched:
+        patched.setattr(Runner, "_commit_changes", failing)
+        assert refresh(d) == "FULL"
+        d.sql("INSERT INTO o VALUES (102, 3, 50.00)")
+        assert refresh(d) == "FULL"
+    assert [STATE_TABLES in off for off in tried] == [False, True, False], "once more only where there were any"
 
 
 def test_folded_by_the_policy(d: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

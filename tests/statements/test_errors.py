@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from deltalake.exceptions import DeltaError
 
 from headrace import Lake
-from headrace.errors import HeadraceError, Position
+from headrace.errors import EnvironmentFault, HeadraceError, Position
+from headrace.statements import storing
 
 # (statement, code, part of the message, position)
 CASES = [
@@ -125,3 +131,30 @@ def test_the_position_counts_from_the_start_of_the_whole_text(prepared: Lake) ->
     with pytest.raises(HeadraceError) as caught:
         prepared.sql("USE bad_input;\nSELECT 1;\n  INSERT INTO d VALUES (1, 1)")
     assert caught.value.position == Position(3, 15)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        DeltaError("Generic LocalFileSystem error: No space left on device (os error 28)"),
+    ],
+)
+def test_a_full_disk_leaves_nothing_of_a_new_dynamic_table(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    def full(path: str, **given: Any) -> None:
+        Path(path, "_delta_log").mkdir(parents=True)
+        raise fault
+
+    lake.sql("CREATE TABLE small AS SELECT 1 AS k")
+    folder = Path(lake._context.settings.warehouse).absolute() / storing.FOLDER
+    before = sorted(folder.glob("*")) if folder.exists() else []
+    with monkeypatch.context() as patched:
+        patched.setattr(storing, "DeltaTable", SimpleNamespace(create=full))
+        with pytest.raises(EnvironmentFault, match=r"could not be created: .*No space left on device") as raised:
+            lake.sql("CREATE DYNAMIC TABLE x AS SELECT k FROM small")
+    assert raised.value.hint is not None
+    assert raised.value.hint.startswith("Free some space")
+    assert (sorted(folder.glob("*")) if folder.exists() else []) == before
+    lake.sql("CREATE DYNAMIC TABLE x AS SELECT k FROM small")

@@ -113,6 +113,23 @@ def test_after_many_full_refreshes_by_choice_the_other_way_is_measured_again() -
     assert (again.prefers_full, not_yet.prefers_full) == (False, True)
 
 
+def test_a_small_change_is_tried_before_anything_is_measured() -> None:
+    quick = replace(WHOLE, seconds=0.8)
+
+    def prefers_full(*past: Past, changed: int = 10) -> bool:
+        found = estimate([*past, quick], _work(changed))
+        assert found is not None
+        return found.prefers_full
+
+    assert not prefers_full(), "guessed to take a second, and never tried"
+    assert prefers_full(changed=10_000), "that is no small change"
+    assert prefers_full(_past(10, 3.0)), "measured"
+    assert not prefers_full(_past(10, 0.3))
+    made = replace(_past(10, 9.0), made_states=True)
+    assert not prefers_full(made), "what making state tables took tells nothing"
+    assert prefers_full(made, made)
+
+
 def test_a_full_refresh_by_choice_says_why() -> None:
     found = weighed(INCREMENTAL, Estimate(12.0, 3.0, 500_000, 1_000_000), readers=list)
     assert (found.mode, found.full_by_choice) == ("FULL", True)

@@ -57,7 +57,7 @@ class Runs(Runner):
     def _if_nothing_to_do(self, table: Any, record: RefreshRecord) -> None:
         return None
 
-    def _refresh(self, table: Any, record: RefreshRecord, fencing: int, before: Any) -> RefreshRecord:
+    def _refresh(self, table: Any, record: RefreshRecord, fencing: int, before: Any, undoing: Any) -> RefreshRecord:
         self._store.start_refresh(record)
         if self.outcome is not None:
             raise self.outcome

@@ -203,6 +203,7 @@ class Profile(Frozen):
     """Its commit was found in the table after a crash; nothing else is known about it."""
     seconds: float | None = None
     commits: int | None = None
+    """To the table itself, not to its state tables and ordered copies."""
     spark_jobs: int | None = None
     bytes_read: int | None = None
     rows_read: int | None = None

@@ -360,7 +360,9 @@ def _refuse(plan: Any, name: str, text: str) -> None:
             hint="Leave out VERSION AS OF / TIMESTAMP AS OF.",
             position=position,
         )
-    if name in ("Sample", "UnresolvedSample"):
+    # TABLESAMPLE (10 ROWS) is a limit for Spark's parser.
+    is_sampled = name == "GlobalLimit" and place is not None and text[place[0] :][:11].upper() == "TABLESAMPLE"
+    if is_sampled or name in ("Sample", "UnresolvedSample"):
         raise NonDeterministic(
             "TABLESAMPLE takes different rows each time.",
             hint="Filter on a hash of a key instead, such as WHERE pmod(hash(id), 10) = 0.",

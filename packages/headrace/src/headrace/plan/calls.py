@@ -106,8 +106,8 @@ def _pivot(jvm: Jvm, speller: Speller, call: Any) -> AggregateCall:
     """PIVOT: one value for each listed key, in an array. A group has at most one row for a key."""
     function, column = call.aggregateFunction(), speller.column(call.resultAttribute())
     key, value = speller.text(function.pivotColumn()), speller.text(function.valueColumn())
-    of_type = function.pivotColumn().dataType()
-    literals = [jvm.catalyst.expressions.Literal(each, of_type).sql() for each in items(function.pivotColumnValues())]
+    keys = function.pivotColumnValues()
+    literals = jvm.literals(keys, [function.pivotColumn().dataType()] * keys.size())
     values = ", ".join(f"max(CASE WHEN {key} <=> {literal} THEN {value} END)" for literal in literals)
     if not comparable(str(function.valueColumn().dataType().sql())):
         raise NoRule("PIVOT of a value that cannot be compared")

@@ -17,10 +17,8 @@ def read_values(jvm: Jvm, speller: Speller, plan: Any) -> Values:
     if kind(plan) == "Range":
         return Values(query=f"SELECT id FROM range({plan.start()}, {plan.end()}, {plan.step()})", output=output)
     if kind(plan) == "LocalRelation":
-        rows = [
-            [jvm.literal(row, place, attribute.dataType()) for place, attribute in enumerate(items(plan.output()))]
-            for row in items(plan.data())
-        ]
+        types = [attribute.dataType() for attribute in items(plan.output())]
+        rows = [jvm.literals(row.toSeq(jvm.seq(types)), types) for row in items(plan.data())]
     else:
         rows = [[speller.text(each) for each in items(row)] for row in items(plan.rows())]
     names = ", ".join(f"c{place}" for place in range(len(output)))

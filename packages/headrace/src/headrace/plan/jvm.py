@@ -56,10 +56,17 @@ class Jvm:
         """The first of these patterns that occurs in the tree."""
         return next((name for name in patterns if tree.containsPattern(self.pattern(name))), None)
 
-    def literal(self, row: Any, place: int, type_of: Any) -> str:
-        """SQL text of one value of an internal row."""
-        value = row.get(place, type_of)
-        return str(self.catalyst.expressions.Literal(value, type_of).sql())
+    def literals(self, values: Any, types: Sequence[Any]) -> list[str]:
+        """SQL texts of a Scala sequence of internal values. The values stay in Java: from here, a small BIGINT would go
+        back as an Integer, and a FLOAT as a Double."""
+        given = self.root.scala.jdk.javaapi.CollectionConverters.asJava(values)
+        (make,) = _class(self.root, f"{CATALYST}.expressions.Literal").getConstructors()
+        texts = []
+        for place, type_of in enumerate(types):
+            arguments = self.root.java.util.ArrayList(given.subList(place, place + 1))
+            arguments.add(type_of)
+            texts.append(str(make.newInstance(arguments.toArray()).sql()))
+        return texts
 
     def function_identifier(self, name: str, place: str = "builtin") -> Any:
         """How the session's registries know a function that is built in (or, in `session`, made there)."""
@@ -93,8 +100,13 @@ def _tree_pattern(root: Any, name: str) -> Any:
 
 @lru_cache(maxsize=256)
 def _scala_object(root: Any, name: str) -> Any:
+    return _class(root, f"{name}$").getField("MODULE$").get(None)
+
+
+@lru_cache(maxsize=256)
+def _class(root: Any, name: str) -> Any:
     loader = root.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
-    return root.java.lang.Class.forName(f"{name}$", True, loader).getField("MODULE$").get(None)
+    return root.java.lang.Class.forName(name, True, loader)
 
 
 def items(seq: Any) -> list[Any]:

@@ -35,6 +35,9 @@ _WITH_JOINS = 12.0
 """A changed row costs so many times what a row of a full refresh does, until measured (docs/adr/0015)."""
 _NOT_ONLY_INSERTED = 1.5
 """So much more if rows also go."""
+_SMALL_CHANGE = 0.01
+"""A change of a smaller share of the source rows is tried incrementally before anything is measured: the guess for it
+is hardly more than `_FIXED_SECONDS`, whatever the machine."""
 _MARGIN = 1.1
 """An estimate must be worse by this factor before a table leaves the incremental way."""
 
@@ -78,12 +81,13 @@ class Estimate:
     full_seconds: float
     changed_rows: int
     source_rows: int
-    retry: bool = False
-    """The last full refreshes were all made by choice: it is time to measure the other way again."""
+    measures: bool = False
+    """The incremental way is taken to see what it takes: for a small change, when that was never measured, or when the
+    last full refreshes were all made by choice."""
 
     @property
     def prefers_full(self) -> bool:
-        return not self.retry and self.incremental_seconds > self.full_seconds * _MARGIN
+        return not self.measures and self.incremental_seconds > self.full_seconds * _MARGIN
 
     def __str__(self) -> str:
         return (
@@ -131,21 +135,27 @@ def estimate(past: Sequence[Past], work: Work) -> Estimate | None:
     if full_seconds is None or work.source_rows < SMALL:
         return None
     per_row = work.per_changed_row * full_seconds / work.source_rows
+    incremental = _incremental(past)
+    is_untried = not incremental and work.changed_rows < work.source_rows * _SMALL_CHANGE
+    by_choice = sum(1 for _ in takewhile(lambda each: each.by_choice, past))
     return Estimate(
-        incremental_seconds=_incremental(past, work.changed_rows, work.insert_only, per_row),
+        incremental_seconds=_seconds(incremental, work.changed_rows, work.insert_only, per_row),
         full_seconds=full_seconds,
         changed_rows=work.changed_rows,
         source_rows=work.source_rows,
-        retry=sum(1 for _ in takewhile(lambda each: each.by_choice, past)) >= RETRY_AFTER,
+        measures=is_untried or by_choice >= RETRY_AFTER,
     )
 
 
-def _incremental(past: Sequence[Past], changed_rows: int, only_inserted: bool, per_row: float) -> float:
+def _incremental(past: Sequence[Past]) -> list[Past]:
+    """The incremental ones that tell what the next one takes. One that makes state tables takes long, and the next ones
+    do not; unless that happens again and again."""
     incremental = [each for each in past if each.incremental]
-    # A refresh that makes state tables takes long, and the next ones do not; unless that happens again and again.
     with_states = [each for each in incremental if not each.made_states]
-    if with_states or len(incremental) < _MADE_OFTEN:
-        incremental = with_states
+    return with_states if with_states or len(incremental) < _MADE_OFTEN else incremental
+
+
+def _seconds(incremental: Sequence[Past], changed_rows: int, only_inserted: bool, per_row: float) -> float:
     # What insertions took says little about removals of that number, only about what even a small change costs.
     measured = [
         (each.changed_rows, each.seconds)

@@ -157,10 +157,12 @@ class OrderedCopies:
             if copy is None or place is None or sorted(copy.note.columns) != sorted(self._columns(place)):
                 self._remove(folder)
 
-    def discard(self) -> None:
-        """All of them: what reads them failed."""
-        for folder in self._folders():
+    def discard(self) -> bool:
+        """Remove all of them: what reads them failed. Whether there were any."""
+        folders = self._folders()
+        for folder in folders:
             self._remove(folder)
+        return bool(folders)
 
     # ------------------------------------------------------------------ bringing one up to date
 

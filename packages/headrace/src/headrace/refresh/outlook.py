@@ -27,6 +27,7 @@ from headrace.refresh.stored import Stored, as_source, read_note, read_stored
 from headrace.storage.delta import DeltaLogs
 
 SOURCE_GONE = "Create it again, or give the dynamic table another query with CREATE OR REPLACE DYNAMIC TABLE."
+SOURCE_CHANGED = "Change it back, or give the dynamic table another query with CREATE OR REPLACE DYNAMIC TABLE."
 
 
 @dataclass(frozen=True)

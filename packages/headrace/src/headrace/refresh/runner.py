@@ -41,11 +41,11 @@ from headrace.errors import (
     UserError,
     with_hint,
 )
-from headrace.ivm.layout import VISIBLE, layout_of, schema_text
-from headrace.ivm.sources import SourceRange
+from headrace.ivm.layout import VISIBLE, layout_of, live_rows, schema_text
+from headrace.ivm.sources import SourceRange, read_delta
 from headrace.ivm.stages import Stages, Uncertain, state_key
 from headrace.ivm.ties import TIES
-from headrace.optimisations import SMALL_COMMITS
+from headrace.optimisations import ORDERED_COPIES, SMALL_COMMITS, STATE_TABLES
 from headrace.progress import Progress
 from headrace.refresh import compute
 from headrace.refresh.cost import insert_only
@@ -53,10 +53,11 @@ from headrace.refresh.counts import Counts, counted_note
 from headrace.refresh.fold import clustered, fold, fold_is_due, partition_columns
 from headrace.refresh.lease import PATIENCE_SECONDS, held_lease
 from headrace.refresh.ordered import OrderedCopies
-from headrace.refresh.outlook import SOURCE_GONE, Lookout, Outlook
+from headrace.refresh.outlook import SOURCE_CHANGED, SOURCE_GONE, Lookout, Outlook
+from headrace.refresh.planner import Decision
 from headrace.refresh.profile import inputs_of, steps_of, total, with_reads
 from headrace.refresh.states import StateTables
-from headrace.refresh.stored import CommitNote, Stored, app_id, read_stored, readable, readable_versions
+from headrace.refresh.stored import CommitNote, Stored, app_id, read_note, read_stored, readable, readable_versions
 from headrace.storage.arrow import committable, for_delta
 from headrace.storage.delta import DeltaLogs, require_sequence
 from headrace.storage.errors import is_of_surroundings, short_message
@@ -140,10 +141,15 @@ class Runner:
     # ------------------------------------------------------------------ doing
 
     def refresh(
-        self, table: DynamicTable, occasion: Occasion = BY_HAND, before: DynamicTable | None = None
+        self,
+        table: DynamicTable,
+        occasion: Occasion = BY_HAND,
+        before: DynamicTable | None = None,
+        undoing: str | None = None,
     ) -> RefreshRecord:
         """Move the table to the newest frontier. With `before`, the table as it was with another query, this definition
-        takes that one's place, all of it or nothing; where it can take over the rows it has, it only does that. Raises
+        takes that one's place, all of it or nothing; where it can take over the rows it has, it only does that. With
+        `undoing`, the job that took over the rows for `before`, the rows and the frontier of earlier come back. Raises
         RefreshFailed, with the history row written, when it cannot."""
         failpoints.reach("refresh-start")
         self.settle_unwritten()
@@ -162,7 +168,7 @@ class Runner:
             failpoints.reach("after-lease")
             try:
                 with nullcontext() if before is None else self._in_place_of(before, table):
-                    finished = self._refresh(self._present(table), record, fencing, before)
+                    finished = self._refresh(self._present(table), record, fencing, before, undoing)
             except Exception as error:
                 stopped = None if job is None else job.stopped
                 told = stopped or error
@@ -244,12 +250,20 @@ class Runner:
         )
 
     def _refresh(
-        self, table: DynamicTable, record: RefreshRecord, fencing: int, before: DynamicTable | None
+        self,
+        table: DynamicTable,
+        record: RefreshRecord,
+        fencing: int,
+        before: DynamicTable | None,
+        undoing: str | None,
     ) -> RefreshRecord:
-        table, look = self._outlook_or_rebound(table)
-        kept = None
-        if before is not None:
-            look, kept = self._kept(before, table, look)
+        kept: DataFrame | None = None
+        if undoing is not None:
+            look, kept = self._taken_back(table, undoing)
+        else:
+            table, look = self._outlook_or_rebound(table)
+            if before is not None:
+                look, kept = self._kept(before, table, look)
         failpoints.reach("after-frontier")
         decision = look.decision
         if decision.mode == "NO_DATA":
@@ -280,7 +294,7 @@ class Runner:
             self._reloaded(table)
         inputs = inputs_of(self._logs, look.facts, decision.ranges)
         scans = scans_of(self.spark, meter.jobs())
-        inputs = with_reads(inputs, [source.path for source in look.frontier.sources], scans)
+        inputs = with_reads(inputs, [fact.new.path for fact in look.facts], scans)
         state_rows, state_bytes = self._logs.statistics(table.storage_path)
         guess = decision.estimate
         profile = Profile(
@@ -368,21 +382,31 @@ class Runner:
         decision = replace(look.decision, mode="FULL", reason=reason, estimate=None)
         return replace(look, frontier=frontier, decision=decision), rows
 
+    def _taken_back(self, table: DynamicTable, job_id: str) -> tuple[Outlook, DataFrame]:
+        """Storage rows as they were before this job took them over for another query, at their frontier."""
+        commits = self._logs.history(table.storage_path)
+        notes = [read_note(commit.user_metadata) for commit in commits]
+        place = next(i for i, note in enumerate(notes) if note is not None and note.job_id == job_id)
+        frontier = next(note.frontier for note in notes[place + 1 :] if note is not None)
+        rows = read_delta(self.spark, self._logs, table.storage_path, commits[place + 1].version)
+        decision = Decision("FULL", table.stale_reason, (), ())
+        return Outlook(read_stored(self._logs, table), decision, frontier, ()), live_rows(rows)
+
     def _outlook_or_rebound(self, table: DynamicTable) -> tuple[DynamicTable, Outlook]:
         """The outlook; where a source is gone or changed its columns, after reading the query again."""
         try:
             look = self.outlook(table)
             if not look.decision.rebind:
                 return table, look
-            reason = look.decision.reason
+            reason, mend = look.decision.reason, SOURCE_CHANGED
         except NotFound as missing:
-            reason = missing.message
+            reason, mend = missing.message, SOURCE_GONE
         try:
             rebound = self._rebind(table)
         except HeadraceError as error:
             error.message = f"{reason} {error.message}"
             # What the query's names are like is no help here: a view that reads the missing one would be suggested.
-            error.hint = SOURCE_GONE if isinstance(error, NotFound) else error.hint or SOURCE_GONE
+            error.hint = SOURCE_GONE if isinstance(error, NotFound) else error.hint or mend
             raise
         rebound = rebound.model_copy(update={"stale_reason": reason})
         rebound = self._store.change_table(table.id, lambda present: present.with_changes(table, rebound))
@@ -393,23 +417,46 @@ class Runner:
         assert look.frontier is not None
         reason = look.decision.reason
         if look.decision.mode == "INCREMENTAL":
-            try:
-                return self._commit_changes(table, look, job_id, sequence)
-            except Uncertain as doubt:
-                running.require_wanted()
-                reason = str(doubt)
-            except (PySparkException, Py4JJavaError, pa.ArrowException) as error:
-                running.require_wanted()  # What was cancelled is not recomputed whole.
-                ties = TIES in str(error)
-                reason = TIES if ties else f"The changes could not be computed: {short_message(error)}"
-                if not ties:  # A copy may be what is broken.
-                    OrderedCopies(self.spark, self._logs, table, self._progress).discard()
+            done = self._changes_or_why_not(table, look, job_id, sequence, self.off)
+            if isinstance(done, _Done):
+                return done
+            reason = done
             if table.refresh_mode == "INCREMENTAL":
                 reason += " (Recomputed although REFRESH_MODE is INCREMENTAL: the contents must be right.)"
         self._progress.tell(f"{table.table_name}: full refresh. {reason or ''}")
         return _Done(self._commit_whole(table, look, job_id, sequence, reason))
 
-    def _commit_changes(self, table: DynamicTable, look: Outlook, job_id: str, sequence: int) -> _Done:
+    def _changes_or_why_not(
+        self, table: DynamicTable, look: Outlook, job_id: str, sequence: int, off: frozenset[str]
+    ) -> _Done | str:
+        """Compute and commit the changes, if need be without what is kept to be faster; or why that cannot be."""
+        try:
+            return self._commit_changes(table, look, job_id, sequence, off)
+        except Uncertain as doubt:
+            running.require_wanted()
+            return str(doubt)
+        except (PySparkException, Py4JJavaError, pa.ArrowException, DeltaError, OSError) as error:
+            running.require_wanted()  # What was cancelled is not recomputed whole.
+            if _is_java_s_end(error) or is_of_surroundings(error) or self._has_committed(table, sequence):
+                raise
+            if TIES in str(error):
+                return TIES
+            reason = f"The changes could not be computed: {short_message(error)}"
+        had_states = StateTables(self.spark, self._logs, table, self._progress).discard()
+        had_copies = OrderedCopies(self.spark, self._logs, table, self._progress).discard()
+        if not (had_states or had_copies):
+            return reason
+        self._progress.tell(f"{table.table_name}: once more, without what was kept to be faster. {reason}")
+        return self._changes_or_why_not(table, look, job_id, sequence, off | {STATE_TABLES, ORDERED_COPIES})
+
+    def _has_committed(self, table: DynamicTable, sequence: int) -> bool:
+        """Whether the commit of this refresh is there, whatever failed after it."""
+        self._logs.forget(table.storage_path)
+        return (self._logs.sequence(table.storage_path, app_id(table)) or 0) >= sequence
+
+    def _commit_changes(
+        self, table: DynamicTable, look: Outlook, job_id: str, sequence: int, off: frozenset[str]
+    ) -> _Done:
         note = look.stored.note
         assert note is not None
         assert look.frontier is not None
@@ -432,11 +479,9 @@ class Runner:
         ranges = tuple(self._readable(source) for source in look.decision.ranges)
         dates = (note.frontier.date, look.frontier.date)
         states = StateTables(self.spark, self._logs, table, self._progress)
-        kept = states.kept(note.frontier, self.off)
+        kept = states.kept(note.frontier, off)
         copies = OrderedCopies(self.spark, self._logs, table, self._progress)
-        stages = compute.stages_of(
-            self.spark, self._logs, ranges, table.query.plan, dates, self.off, kept, copies.lookup
-        )
+        stages = compute.stages_of(self.spark, self._logs, ranges, table.query.plan, dates, off, kept, copies.lookup)
         if not stages.new_day and not any(source.changed for source in ranges):
             self._append_local(table, None, empty)
             states.advance(stages, note.frontier, look.frontier)

@@ -159,6 +159,14 @@ class StateTables:
             if _fold_is_due(found):
                 self._or_none(node, partial(self._fold, node, found))
 
+    def discard(self) -> bool:
+        """Remove all of them: what reads them failed. Whether there were any."""
+        folders = list(self._folder.iterdir()) if self._folder.is_dir() else []
+        for folder in folders:
+            self._logs.forget(str(folder))
+            shutil.rmtree(folder, ignore_errors=True)
+        return bool(folders)
+
     def _remove_unused(self) -> None:
         """Those of a query that was replaced."""
         used = {Path(self._path(node)) for node in self._aggregates()}

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from headrace import failpoints
 from headrace.catalog.records import DynamicTable, RefreshRecord
-from headrace.errors import AlreadyExists, NotFound, RefreshRunning, UserError
+from headrace.errors import AlreadyExists, EnvironmentFault, HeadraceError, NotFound, RefreshRunning, UserError
 from headrace.names import TableName, require_plain
 from headrace.plan.query import Query
 from headrace.sql import statements as sql
@@ -25,8 +25,9 @@ from headrace.statements.storing import (
     set_storage_properties,
     storage_path,
 )
-from headrace.storage.errors import short_message
+from headrace.storage.errors import is_of_surroundings, short_message
 
+_MEND_SURROUNDINGS = "Free some space or raise the limit on the server's machine, then create it again."
 _START_WITH = "Write START WITH TIMESTAMP '2026-01-31 06:00:00'."
 
 
@@ -129,20 +130,34 @@ def _moment(context: Context, text: str | None) -> datetime | None:
 
 
 def _create(context: Context, table: DynamicTable) -> RefreshRecord | None:
-    create_storage(context, table)
-    failpoints.reach("create-after-storage")
     record: RefreshRecord | None = None
     try:
+        create_storage(context, table)
+        failpoints.reach("create-after-storage")
         context.store.put_table(table)
         if table.properties.get("initialize", "on_create").lower() != "on_schedule":
             record = context.runner.refresh(table)
         failpoints.reach("create-after-load")
         create_view(context, table)
-    except BaseException:
-        context.store.drop_table(table.id)
-        remove_storage(context, table)
+    except BaseException as error:
+        _leave_nothing(context, table)
+        if is_of_surroundings(error) and not isinstance(error, HeadraceError):
+            raise EnvironmentFault(
+                f"{table.table_name} could not be created: {short_message(error)}", hint=_MEND_SURROUNDINGS
+            ) from error
         raise
     return record
+
+
+def _leave_nothing(context: Context, table: DynamicTable) -> None:
+    try:
+        context.store.drop_table(table.id)
+    except EnvironmentFault:
+        # The disk is full, say: the operations database can be written when the storage is gone.
+        remove_storage(context, table)
+        context.store.drop_table(table.id)
+    else:
+        remove_storage(context, table)
 
 
 def _replace(

@@ -215,12 +215,13 @@ def _reason(mode: str) -> str:
 
 def source_change(fact: SourceFacts, span: SourceRange | None) -> str:
     """From which version of a source to which the next refresh goes, and how much changed between them."""
-    before = "not read yet" if fact.old is None else str(fact.old.version)
+    if fact.old is None:
+        return f"version {fact.new.version}, all rows: not read before"
     if fact.is_another_table:
         change = "another table, created since under this name"
     else:
         change = "no change" if span is None or not span.changed else _change(span.rows, span.insert_only)
-    return f"version {before} → {fact.new.version}: {change}"
+    return f"version {fact.old.version} → {fact.new.version}: {change}"
 
 
 def _change(rows: int | None, insert_only: bool) -> str:

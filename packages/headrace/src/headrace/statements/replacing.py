@@ -5,16 +5,27 @@ the contents are stale; the new contents are committed; the new definition goes 
 view is made. A process that dies before the commit leaves the old contents with the old definition beside them, and
 `settle_replacement` goes back to it at the next start; one that dies after the commit leaves the new contents, and what
 is missing is done then.
+
+Where the stored rows were taken over, an ordinary refresh follows. If that fails, the rows of before are committed once
+more, as they were, with the definition of before: a replacement like the first one.
 """
 
 from __future__ import annotations
 
+import logging
+
+from headrace import running
 from headrace.catalog.records import ASKED_FOR, DynamicTable, RefreshRecord
+from headrace.compute.jobs import new_job_id
+from headrace.errors import HeadraceError
 from headrace.refresh.runner import KEEP_ROWS
 from headrace.refresh.stored import Stored
 from headrace.statements import failures
 from headrace.statements.context import Context
 from headrace.statements.storing import create_view, kept_definition, set_storage_properties
+from headrace.storage.errors import short_message
+
+_log = logging.getLogger(__name__)
 
 
 def replace_query(context: Context, before: DynamicTable, changed: DynamicTable, reason: str) -> RefreshRecord:
@@ -23,9 +34,28 @@ def replace_query(context: Context, before: DynamicTable, changed: DynamicTable,
     stale = changed.model_copy(update={"generation": before.generation + 1, "stale_reason": reason})
     record = context.runner.refresh(stale, before=before)
     if record.technique == KEEP_ROWS:
-        context.runner.refresh(stale.model_copy(update={"stale_reason": None}))
+        try:
+            context.runner.refresh(stale.model_copy(update={"stale_reason": None}))
+        except BaseException as error:
+            _undo(context, before, stale, record.job_id, error)
+            raise
     failures.note_success(context, stale)
     return record
+
+
+def _undo(context: Context, before: DynamicTable, after: DynamicTable, job_id: str, error: BaseException) -> None:
+    """Everything is as before the job that gave the table its query; where it cannot be, the error says so."""
+    reason = f"{after.stale_reason} The refresh after that failed, and it was undone."
+    back = before.model_copy(update={"generation": after.generation + 1, "stale_reason": reason})
+    try:
+        # A job of its own: the one that failed may have been cancelled.
+        with running.begin(running.Running(new_job_id(context.clock()))):
+            context.runner.refresh(back, before=after, undoing=job_id)
+    except Exception as failure:
+        _log.exception("The replacement of the query of %s could not be undone.", before.table_name)
+        if isinstance(error, HeadraceError):
+            error.message += f" The new definition stays, because it could not be undone: {short_message(failure)}"
+            error.hint = "CREATE OR REPLACE DYNAMIC TABLE gives it another query."
 
 
 def adopt(context: Context, table: DynamicTable) -> None:

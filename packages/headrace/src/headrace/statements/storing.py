@@ -24,6 +24,7 @@ from headrace.names import TableName, quote, quote_text
 from headrace.refresh.fold import partition_columns
 from headrace.statements.context import Context
 from headrace.statements.elsewhere import alone
+from headrace.storage.errors import is_of_surroundings
 
 DEFINITION = "headrace.definition"
 DROPPED = ".dropped"
@@ -57,7 +58,9 @@ def create_storage(context: Context, table: DynamicTable) -> None:
             configuration=configuration,
             raise_if_key_not_exists=False,
         )
-    except (DeltaError, ValueError, TypeError):
+    except (DeltaError, ValueError, TypeError) as error:
+        if is_of_surroundings(error):
+            raise
         # Types that delta-rs does not know (variant, for example).
         writer = (
             context.spark.createDataFrame([], schema_text(layout.columns))

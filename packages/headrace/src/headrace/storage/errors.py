@@ -21,6 +21,8 @@ _OF_TEXTS = (AnalysisException, ParseException)
 _PLAIN = ("No space left on device", "Disk quota exceeded", "Too many open files")
 """What the system says when it has no more of something that all need."""
 _NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""delta-rs marks what a message quotes, as for a terminal."""
 _PLAN = re.compile(r";?\n'?[A-Z][A-Za-z]+ .*", re.S)
 
 
@@ -52,6 +54,10 @@ def _untold(condition: str | None) -> str:
 
 
 def _message(error: BaseException) -> str:
+    return _COLOURS.sub("", _told(error))
+
+
+def _told(error: BaseException) -> str:
     if isinstance(error, Py4JJavaError):
         cause = error.java_exception
         while cause.getCause() is not None:
