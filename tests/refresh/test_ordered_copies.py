@@ -120,7 +120,8 @@ def test_many_changes_are_put_together_and_then_it_is_made_again(d: Lake, monkey
 
 def test_keys_from_further_up_are_joined_first(lake: Lake, d: Lake) -> None:
     lake.sql(
-        """CREATE DYNAMIC TABLE small_ones REFRESH_MODE = INCREMENTAL AS SELECT i.id, p.name, i.n FROM i JOIN p ON i.part = p.id
+        """CREATE DYNAMIC TABLE small_ones REFRESH_MODE = INCREMENTAL AS
+        SELECT i.id, p.name, i.n FROM i JOIN p ON i.part = p.id
         WHERE p.kind = 1 AND i.n * 100 < (SELECT sum(x.id) FROM i x WHERE x.part = p.id)"""
     )
     for change in CHANGES:
