@@ -37,7 +37,8 @@ LONGEST = (
 # Left out by `make test`, which is to end within half an hour or so; `make test-all` runs everything.
 LONG = (
     "tpch/", "cluster/test_own_master", "cluster/test_metastore", "faults/test_kill", "faults/test_loading",
-    "refresh/test_dates", "refresh/test_hard_", "refresh/test_optimisations", "refresh/test_ordered_copies", "refresh/test_state_tables",
+    "refresh/test_dates", "refresh/test_hard_", "refresh/test_optimisations", "refresh/test_ordered_copies",
+    "refresh/test_state_tables",
     "rules/test_large_changes", "server/test_remote_session.py::test_the_same_program", "server/test_scheduled_server",
     "streams/test_exactly_once", "streams/test_guide", "dbt/test_dynamic_tables", "dbt/test_embedded",
     "dbt/test_example", "dbt/test_incremental", "dbt/test_models", "dbt/test_seeds", "dbt/test_streams",
@@ -45,8 +46,8 @@ LONG = (
 )  # fmt: skip
 ALWAYS = (
     "faults/test_kill.py::test_kill_at_failpoints[commit]", "dbt/test_dynamic_tables.py::test_changed_in_place",
-    "dbt/test_dynamic_tables.py::test_what_is_the_same", "refresh/test_ordered_copies.py::test_made_by_the_first_lookup",
-    "refresh/test_state_tables.py::test_made_by_the_first_change",
+    "dbt/test_dynamic_tables.py::test_what_is_the_same", "refresh/test_ordered_copies.py::test_made_by",
+    "refresh/test_state_tables.py::test_made_by",
 )  # fmt: skip
 """Those of them that stand for the others."""
 
