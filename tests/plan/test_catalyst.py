@@ -226,6 +226,14 @@ FULL = [
     ("SELECT TRANSFORM (id) USING 'cat' AS (id INT) FROM b", "TRANSFORM … USING"),
     ("SELECT id, u FROM a LATERAL VIEW OUTER stack(1, x) s AS u", "LATERAL VIEW OUTER stack"),
     ("SELECT s COLLATE UNICODE_CI AS c FROM b", "string with a collation"),
+    ("SELECT x, session_window(ts, '5 minutes').start AS st, count(*) AS n FROM a GROUP BY x, "
+     "session_window(ts, '5 minutes')", "session_window"),
+    ("SELECT max(n) AS m FROM (SELECT id, count(*) AS n FROM a GROUP BY id, session_window(ts, '5 seconds'))",
+     "session_window"),
+    ("SELECT w, count(*) AS n FROM (SELECT DISTINCT session_window(ts, '5 seconds') AS w, x FROM a) GROUP BY w",
+     "session_window"),
+    ("SELECT id, count(*) OVER (PARTITION BY session_window(ts, '5 seconds')) AS n FROM a", "session_window"),
+    ("SELECT id FROM b WHERE y IN (SELECT count(*) FROM a GROUP BY session_window(ts, '5 seconds'))", "session_window"),
 ]  # fmt: skip
 REFUSED: list[tuple[str, type[errors.HeadraceError], tuple[int, int] | None, str]] = [
     ("SELEC id FROM a", errors.SyntaxFault, (1, 1), "SELEC"),

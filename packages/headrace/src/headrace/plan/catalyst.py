@@ -34,6 +34,8 @@ _SPECIAL_DATES = ("now", "today", "tomorrow", "yesterday")
 _READ_DATES = ("Cast", "ParseToDate", "ParseToTimestamp")
 _DATES = ("date", "timestamp", "timestamp_ntz")
 _SUBQUERIES = ("ScalarSubquery", "Exists", "ListQuery", "LateralSubquery", "InSubquery")
+_OF_SESSIONS = '"spark.sessionWindow":true'
+"""In the metadata of a column: rows whose values of it overlap are merged, by whatever groups by it."""
 
 
 def read_query(spark: SparkSession, text: str, *, locate: Locate, database_of: DatabaseOf | None = None) -> Query:
@@ -89,6 +91,8 @@ def _plan(jvm: Jvm, analyzed: Any, binding: Binding, public: list[str]) -> tuple
     if cut is not None:
         return None, f"read of {cut}, which ends in a LIMIT"
     try:
+        if any(_OF_SESSIONS in str(node.schema().json()) for node in _nodes(analyzed)):
+            raise NoRule("session_window")
         lowered, leaves = lower(jvm, analyzed, dynamic)
         return read_plan(jvm, lowered, public, names, leaves), None
     except NoRule as gap:
