@@ -92,6 +92,8 @@ INCREMENTAL = [
     "percentile_cont(0.25) WITHIN GROUP (ORDER BY x) AS r, approx_count_distinct(x) AS t FROM a GROUP BY s",
     "SELECT s, max_by(id, f) AS p, min_by(id, f) AS q, bit_or(x) AS r, try_sum(x) AS t, try_avg(x) AS u "
     "FROM a GROUP BY s",
+    "SELECT s, first(x) IGNORE NULLS IS NULL AS a, last(x, true) IS NULL AS b, any_value(x) IGNORE NULLS IS NULL AS c, "
+    "first(x) FILTER (WHERE x > 2) IGNORE NULLS IS NULL AS d FROM a GROUP BY s",
     "SELECT id, sort_array(collect_set(x)) AS xs, sort_array(collect_list(x)) AS ys FROM a GROUP BY id",
     "SELECT s, x, count(*) AS n FROM a GROUP BY ROLLUP (s, x)",
     "SELECT s, x, count(*) AS n, grouping(s) AS g FROM a GROUP BY CUBE (s, x)",

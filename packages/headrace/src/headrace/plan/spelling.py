@@ -29,7 +29,8 @@ _EXPRESSIONS = {
 
 # An expression without any of these is written by Catalyst as Spark SQL.
 _NOT_AS_SQL = ("RUNTIME_REPLACEABLE", "LAMBDA_FUNCTION", "CREATE_NAMED_STRUCT")
-_NULL_TREATMENT = ("First", "Last", "NthValue", "Lag", "Lead")
+_NULL_TREATMENT = ("First", "Last", "AnyValue", "NthValue", "Lag", "Lead")
+"""Whether they ignore NULLs, Catalyst leaves out of their text."""
 _QUOTE = "'"
 _OF_TIME_WINDOWS = ("precisetimestampconversion(", "knownnullable(")
 _NO_FUNCTIONS = ("extractansiintervaldays(", "namedlambdavariable(")
@@ -92,7 +93,7 @@ class Speller:
         text = self.text(expression, check=False, allowed="WINDOW_EXPRESSION")
         function = expression.windowFunction()
         function = function.aggregateFunction() if kind(function) == "AggregateExpression" else function
-        if kind(function) in _NULL_TREATMENT and function.ignoreNulls():  # Catalyst leaves it out of the text
+        if kind(function) in _NULL_TREATMENT and function.ignoreNulls():
             before, over, after = text.rpartition(" OVER (")
             text = f"{before} IGNORE NULLS{over}{after}"
         self.window_checks.append((text, expression))
@@ -101,6 +102,9 @@ class Speller:
     def aggregate(self, call: Any) -> str:
         """Spark SQL for a whole aggregate call, with DISTINCT and FILTER."""
         text = self.text(call, check=False)
+        function = call.aggregateFunction()
+        if kind(function) in _NULL_TREATMENT and function.ignoreNulls():
+            text = f"{text} IGNORE NULLS"
         self.aggregate_checks.append((text, call))
         return text
 
