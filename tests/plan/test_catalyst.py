@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from headrace import errors
 from headrace.ivm.evaluate import Leaf, evaluate, values
+from headrace.plan import catalyst
 from headrace.plan.catalyst import read_query
 from headrace.plan.nodes import Relation, Values, walk
 from headrace.plan.query import Query, Slot
@@ -413,6 +414,28 @@ def test_columns_that_nothing_needs_are_not_read(lake: Lake) -> None:
     assert query.plan is not None
     leaves = [node for node in walk(query.plan.root) if isinstance(node, Relation)]
     assert [[own for own, _ in leaf.columns] for leaf in leaves] == [["id", "x"], ["id"]]
+
+
+def test_the_inputs_of_a_long_union_stand_beside_one_another(lake: Lake) -> None:
+    query = read(lake, " UNION ALL ".join(f"SELECT {number} AS n, id FROM b" for number in range(120)))
+    assert query.plan is not None
+    assert len(query.plan.root.children) == 120
+    assert Query.model_validate_json(query.model_dump_json()) == query
+    names = through_algebra(lake, query).groupBy("n").count().collect()
+    assert Counter(dict(names)) == Counter(dict.fromkeys(range(120), 25))
+
+
+def test_a_plan_that_is_nested_too_deep_to_be_kept(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        f"SELECT b.id FROM b {' '.join(f'LEFT SEMI JOIN c AS c{place} ON b.id = c{place}.id' for place in range(30))}"
+    )
+    assert read(lake, text).unsupported is None
+    monkeypatch.setattr(catalyst, "_AROUND", 180)
+    query = read(lake, text)
+    assert (query.plan, query.unsupported) == (None, "operators nested too deep")
+    monkeypatch.setattr(catalyst, "_AROUND", 199)
+    with pytest.raises(errors.QueryFailed, match="nested too deep"):
+        read(lake, "SELECT id FROM v")
 
 
 def test_current_date_is_noted(lake: Lake) -> None:
