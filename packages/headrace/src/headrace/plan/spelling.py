@@ -32,7 +32,7 @@ _NOT_AS_SQL = ("RUNTIME_REPLACEABLE", "LAMBDA_FUNCTION", "CREATE_NAMED_STRUCT")
 _NULL_TREATMENT = ("First", "Last", "AnyValue", "NthValue", "Lag", "Lead")
 """Whether they ignore NULLs, Catalyst leaves out of their text."""
 _QUOTE = "'"
-_OF_TIME_WINDOWS = ("precisetimestampconversion(", "knownnullable(")
+_INTERNAL = ("precisetimestampconversion(", "knownnullable(", "CharVarcharCodegenUtils.readSidePadding(")
 _NO_FUNCTIONS = ("extractansiintervaldays(", "namedlambdavariable(")
 
 
@@ -120,17 +120,29 @@ class Speller:
         return text
 
     def _written_out(self, expression: Any) -> Any:
-        """The expression without the internals of window(time, …), which are functions that have names, too."""
-        if not any(name in str(expression.sql()) for name in _OF_TIME_WINDOWS):
+        """The expression without the internals of window(time, …) and of columns of type CHAR(n), but with functions
+        that have names."""
+        if not any(name in str(expression.sql()) for name in _INTERNAL):
             return expression
         children = [self._written_out(child) for child in items(expression.children())]
+        functions = self.jvm.catalyst.expressions
         if kind(expression) == "KnownNullable":
             return children[0]
         if kind(expression) == "PreciseTimestampConversion":
-            functions = self.jvm.catalyst.expressions
             to_time = str(expression.dataType().sql()).startswith("TIMESTAMP")
             return functions.MicrosToTimestamp(children[0]) if to_time else functions.UnixMicros(children[0])
+        if kind(expression) == "StaticInvoke" and str(expression.functionName()) == "readSidePadding":
+            return self._padded(*children)
         return expression.withNewChildren(self.jvm.seq(children)) if children else expression
+
+    def _padded(self, value: Any, length: Any) -> Any:
+        """A CHAR(n) with its spaces. Nothing is cut off from one that is longer, as rpad alone would do."""
+        functions = self.jvm.catalyst.expressions
+        space = functions.Literal.create(" ", self.jvm.object("org.apache.spark.sql.types.StringType"))
+        branch = self.jvm.root.scala.Tuple2(
+            functions.LessThan(functions.Length(value), length), functions.StringRPad(value, length, space)
+        )
+        return functions.CaseWhen(self.jvm.seq([branch]), self.jvm.root.scala.Some(value))
 
     def _spelled(self, expression: Any) -> Any:
         """The expression with other text in the places that Catalyst itself would not write as Spark SQL."""
@@ -202,7 +214,7 @@ class Speller:
     def _same(self, text: str, found: Any, expression: Any) -> bool:
         if found.semanticEquals(expression):
             return True
-        if "CAST(NULL AS " not in text:
+        if "NULL" not in text:
             return False
         return bool(self._with_typed_nulls(found).semanticEquals(self._with_typed_nulls(expression)))
 
