@@ -451,7 +451,7 @@ def test_resolved_text(lake: Lake) -> None:
 
 def test_names_of_other_workspaces(lake: Lake) -> None:
     def database_of(workspace: str, schema: str) -> str | None:
-        return schema if workspace == "home" else None
+        return schema.lower() if workspace.lower() == "home" else None
 
     text = "SELECT q.id FROM home.lake.a AS q WHERE nope > 1"
     with pytest.raises(errors.QueryFailed) as caught:
@@ -461,6 +461,23 @@ def test_names_of_other_workspaces(lake: Lake) -> None:
     assert rows(as_rendered(lake, query)) == rows(lake.spark.sql("SELECT id FROM lake.a"))
     with pytest.raises(errors.NotFound):
         read(lake, "SELECT id FROM elsewhere.lake.a")
+    text = (
+        "SELECT home.lake.a.id, 'home.lake.a.id' AS u, Home.LAKE.`a`.st.p FROM home.lake.a "
+        "JOIN b ON b.id = home.lake.a.x WHERE lake.a.x > 0"
+    )
+    query = read_query(lake.spark, text, locate=lake.locate, database_of=database_of)
+    same = "SELECT a.id, 'home.lake.a.id' AS u, a.st.p FROM lake.a JOIN b ON b.id = a.x WHERE a.x > 0"
+    assert query.text == text
+    assert rows(through_algebra(lake, query)) == rows(as_rendered(lake, query)) == rows(lake.spark.sql(same))
+    query = read_query(lake.spark, "SELECT home.lake.b.* FROM b", locate=lake.locate, database_of=database_of)
+    assert rows(as_rendered(lake, query)) == rows(lake.spark.sql("SELECT * FROM b"))
+    text = "SELECT x.lake.a.p FROM (SELECT named_struct('a', named_struct('p', id)) AS lake FROM home.lake.a) AS x"
+    query = read_query(lake.spark, text.replace("x", "home"), locate=lake.locate, database_of=database_of)
+    assert rows(as_rendered(lake, query)) == rows(lake.spark.sql("SELECT id FROM a"))
+    text = "SELECT home.lake.a.id, nope FROM home.lake.a"
+    with pytest.raises(errors.QueryFailed) as caught:
+        read_query(lake.spark, text, locate=lake.locate, database_of=database_of)
+    assert caught.value.position == errors.Position(1, text.index("nope") + 1)
 
 
 def test_a_view_made_under_other_settings(lake: Lake) -> None:
