@@ -26,7 +26,7 @@ from headrace.plan.nodes import Plan
 from headrace.plan.query import BoundText, Definition, OutputColumn, Query, Slot, ViewSlot
 from headrace.plan.reading import read_plan, table_name
 from headrace.plan.render import render, subquery
-from headrace.plan.spelling import NoRule
+from headrace.plan.spelling import NoRule, shown
 from headrace.sql.tokens import Kind, Token, scan
 
 __all__ = ["Located", "read_query"]
@@ -135,9 +135,9 @@ def _plan(jvm: Jvm, analyzed: Any, binding: Binding, public: list[str]) -> tuple
     except RecursionError:
         return None, "operators nested too deep"
     except PySparkException as error:
-        return None, f"form that Spark could not simplify ({short_message(error)})"
+        return None, f"form that Spark could not simplify ({shown(short_message(error))})"
     except Py4JError as error:
-        return None, f"form that could not be read from Spark's plan ({str(error).splitlines()[0]})"
+        return None, f"form that could not be read from Spark's plan ({shown(str(error).splitlines()[0])})"
 
 
 def _order(analyzed: Any) -> tuple[tuple[str, str], ...]:
@@ -199,6 +199,8 @@ def _check_determinism(jvm: Jvm, analyzed: Any, binding: Binding, text: str) -> 
     current = jvm.pattern("CURRENT_LIKE")
     if _has_special_dates(binding.bound):
         _refuse_moments(analyzed, current)
+    if analyzed.containsPattern(jvm.pattern("RUNTIME_REPLACEABLE")):
+        _refuse_version(analyzed, binding, text)
     variable = jvm.pattern("VARIABLE_REFERENCE")
     uses_current_date = False
     if analyzed.deterministic() and not analyzed.containsPattern(current) and not analyzed.containsPattern(variable):
@@ -228,6 +230,21 @@ def _check_determinism(jvm: Jvm, analyzed: Any, binding: Binding, text: str) -> 
             hint="Take such operators, as TABLESAMPLE, out of the query.",
         )
     return uses_current_date
+
+
+def _refuse_version(analyzed: Any, binding: Binding, text: str) -> None:
+    for node in _nodes(analyzed):
+        for expression in items(node.expressions()):
+            if "version()" in str(expression.sql()):
+                for each in _parts(expression):
+                    if kind(each) == "SparkVersion":
+                        spelled, position = _as_written(each, binding, text)
+                        raise NonDeterministic(
+                            f"{spelled} gives a different result with another version of Spark, "
+                            "so the table would not equal its query then.",
+                            hint="Write the value itself.",
+                            position=position,
+                        )
 
 
 def _has_special_dates(bound: BoundText) -> bool:

@@ -32,12 +32,23 @@ _NOT_AS_SQL = ("RUNTIME_REPLACEABLE", "LAMBDA_FUNCTION", "CREATE_NAMED_STRUCT")
 _NULL_TREATMENT = ("First", "Last", "AnyValue", "NthValue", "Lag", "Lead")
 """Whether they ignore NULLs, Catalyst leaves out of their text."""
 _QUOTE = "'"
+_SHOWN = 200
+"""Characters of an expression in a reason."""
 _INTERNAL = ("precisetimestampconversion(", "knownnullable(", "CharVarcharCodegenUtils.readSidePadding(")
 _NO_FUNCTIONS = ("extractansiintervaldays(", "namedlambdavariable(")
 
 
 class NoRule(Exception):
     """A part of the query that has no incremental rule; the message names it."""
+
+
+def shown(text: str) -> str:
+    """An expression's text, as much of it as a reason has room for.
+
+    >>> shown("upper(s_1)"), len(shown("s_1 + " * 1000 + "1"))
+    ('upper(s_1)', 200)
+    """
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 class Speller:
@@ -188,7 +199,7 @@ class Speller:
             outputs = items(self._selected(relation, [text for text, _ in self.call_checks]).output())
             for (text, expected), attribute in zip(self.call_checks, outputs, strict=True):
                 if attribute.dataType().sql() != expected:
-                    raise NoRule(f"aggregate {text}")
+                    raise NoRule(f"aggregate {shown(text)}")
         for text, expression in self.window_checks:
             self._check_one(relation, text, expression, "Window", "windowExpressions")
         for text, call in self.aggregate_checks:
@@ -209,7 +220,7 @@ class Speller:
         selected = items(self._selected(relation, [text for text, _ in checks]).projectList())
         for (text, expression), found in zip(checks, selected, strict=True):
             if not self._same(text, found.child(), expression):
-                raise NoRule(f"expression {text}, which Spark reads back differently")
+                raise NoRule(f"expression {shown(text)}, which Spark reads back differently")
 
     def _same(self, text: str, found: Any, expression: Any) -> bool:
         if found.semanticEquals(expression):
@@ -230,30 +241,32 @@ class Speller:
         try:
             self._check(relation, [(text, expression)])
         except PySparkException as error:
-            raise NoRule(f"expression {text}, which Spark cannot read back ({short_message(error)})") from None
+            raise NoRule(
+                f"expression {shown(text)}, which Spark cannot read back ({shown(short_message(error))})"
+            ) from None
 
     def _check_one(self, relation: Any, text: str, expression: Any, operator: str, expressions: str) -> None:
         """The text, alone in a SELECT, must become this operator with this one expression in it."""
         try:
             plan = self._selected(relation, [text])
         except PySparkException as error:
-            raise NoRule(f"{text}, which Spark cannot read back ({short_message(error)})") from None
+            raise NoRule(f"{shown(text)}, which Spark cannot read back ({shown(short_message(error))})") from None
         while kind(plan) != operator and plan.children().size() == 1:
             plan = items(plan.children())[0]
         found = items(getattr(plan, expressions)()) if kind(plan) == operator else []
         if len(found) != 1 or not found[0].child().semanticEquals(expression):
-            raise NoRule(f"{text}, which Spark reads back differently")
+            raise NoRule(f"{shown(text)}, which Spark reads back differently")
 
     def _check_generator(self, relation: Any, text: str, generator: Any, types: list[str]) -> None:
         try:
             parsed = self.jvm.parse(f"SELECT {text} FROM __x")
             plan = self.jvm.analyze(parsed.withNewChildren(self.jvm.seq([relation])))
         except PySparkException as error:
-            raise NoRule(f"{text}, which Spark cannot read back ({short_message(error)})") from None
+            raise NoRule(f"{shown(text)}, which Spark cannot read back ({shown(short_message(error))})") from None
         generate = items(plan.children())[0]
         same = kind(generate) == "Generate" and generate.generator().semanticEquals(generator)
         if not same or [str(attribute.dataType().sql()) for attribute in items(plan.output())] != types:
-            raise NoRule(f"{text}, which Spark reads back differently")
+            raise NoRule(f"{shown(text)}, which Spark reads back differently")
 
 
 def _is_rewritten(jvm: Jvm, expression: Any) -> bool:
