@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from headrace import errors
 from headrace.ivm.evaluate import Leaf, evaluate, values
+from headrace.plan import catalyst
 from headrace.plan.catalyst import read_query
 from headrace.plan.nodes import Relation, Values, walk
 from headrace.plan.query import Query, Slot
@@ -92,6 +93,8 @@ INCREMENTAL = [
     "percentile_cont(0.25) WITHIN GROUP (ORDER BY x) AS r, approx_count_distinct(x) AS t FROM a GROUP BY s",
     "SELECT s, max_by(id, f) AS p, min_by(id, f) AS q, bit_or(x) AS r, try_sum(x) AS t, try_avg(x) AS u "
     "FROM a GROUP BY s",
+    "SELECT s, first(x) IGNORE NULLS IS NULL AS a, last(x, true) IS NULL AS b, any_value(x) IGNORE NULLS IS NULL AS c, "
+    "first(x) FILTER (WHERE x > 2) IGNORE NULLS IS NULL AS d FROM a GROUP BY s",
     "SELECT id, sort_array(collect_set(x)) AS xs, sort_array(collect_list(x)) AS ys FROM a GROUP BY id",
     "SELECT s, x, count(*) AS n FROM a GROUP BY ROLLUP (s, x)",
     "SELECT s, x, count(*) AS n, grouping(s) AS g FROM a GROUP BY CUBE (s, x)",
@@ -224,12 +227,21 @@ FULL = [
     ("SELECT max(x) + (SELECT min(y) FROM b) AS m FROM a", "scalar subquery in the SELECT list of an aggregation"),
     ("SELECT id, histogram_numeric(x, 2) AS f FROM a GROUP BY id HAVING count(*) < 0",
      "aggregate function histogram_numeric"),
+    ("SELECT id, max_by(x, ts, 2) AS f FROM a GROUP BY id HAVING count(*) < 0", "max_by(value, by, n)"),
     ("SELECT m, count(*) AS n FROM a GROUP BY m", "GROUP BY or DISTINCT on a column of type map<string, int>"),
     ("WITH RECURSIVE r(n) AS (SELECT min(id) FROM a UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n FROM r",
      "WITH RECURSIVE"),
     ("SELECT TRANSFORM (id) USING 'cat' AS (id INT) FROM b", "TRANSFORM … USING"),
     ("SELECT id, u FROM a LATERAL VIEW OUTER stack(1, x) s AS u", "LATERAL VIEW OUTER stack"),
     ("SELECT s COLLATE UNICODE_CI AS c FROM b", "string with a collation"),
+    ("SELECT x, session_window(ts, '5 minutes').start AS st, count(*) AS n FROM a GROUP BY x, "
+     "session_window(ts, '5 minutes')", "session_window"),
+    ("SELECT max(n) AS m FROM (SELECT id, count(*) AS n FROM a GROUP BY id, session_window(ts, '5 seconds'))",
+     "session_window"),
+    ("SELECT w, count(*) AS n FROM (SELECT DISTINCT session_window(ts, '5 seconds') AS w, x FROM a) GROUP BY w",
+     "session_window"),
+    ("SELECT id, count(*) OVER (PARTITION BY session_window(ts, '5 seconds')) AS n FROM a", "session_window"),
+    ("SELECT id FROM b WHERE y IN (SELECT count(*) FROM a GROUP BY session_window(ts, '5 seconds'))", "session_window"),
 ]  # fmt: skip
 REFUSED: list[tuple[str, type[errors.HeadraceError], tuple[int, int] | None, str]] = [
     ("SELEC id FROM a", errors.SyntaxFault, (1, 1), "SELEC"),
@@ -263,6 +275,7 @@ REFUSED: list[tuple[str, type[errors.HeadraceError], tuple[int, int] | None, str
     ("SELECT unix_timestamp() AS t FROM a", errors.NonDeterministic, (1, 8), "unix_timestamp"),
     ("SELECT uuid() AS t FROM a", errors.NonDeterministic, (1, 8), "uuid"),
     ("SELECT current_user() AS t FROM a", errors.NonDeterministic, (1, 8), "current_user"),
+    ("SELECT concat('version() is ', version()) AS t FROM a", errors.NonDeterministic, (1, 32), "version()"),
     ("SELECT current_database() AS t FROM a", errors.NonDeterministic, (1, 8), "current_database"),
     ("SELECT input_file_name() AS t FROM a", errors.NonDeterministic, (1, 8), "input_file_name"),
     ("SELECT _metadata.file_path AS t FROM a", errors.NonDeterministic, None, "_metadata"),
@@ -410,6 +423,28 @@ def test_columns_that_nothing_needs_are_not_read(lake: Lake) -> None:
     assert [[own for own, _ in leaf.columns] for leaf in leaves] == [["id", "x"], ["id"]]
 
 
+def test_the_inputs_of_a_long_union_stand_beside_one_another(lake: Lake) -> None:
+    query = read(lake, " UNION ALL ".join(f"SELECT {number} AS n, id FROM b" for number in range(120)))
+    assert query.plan is not None
+    assert len(query.plan.root.children) == 120
+    assert Query.model_validate_json(query.model_dump_json()) == query
+    names = through_algebra(lake, query).groupBy("n").count().collect()
+    assert Counter(dict(names)) == Counter(dict.fromkeys(range(120), 25))
+
+
+def test_a_plan_that_is_nested_too_deep_to_be_kept(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        f"SELECT b.id FROM b {' '.join(f'LEFT SEMI JOIN c AS c{place} ON b.id = c{place}.id' for place in range(30))}"
+    )
+    assert read(lake, text).unsupported is None
+    monkeypatch.setattr(catalyst, "_AROUND", 180)
+    query = read(lake, text)
+    assert (query.plan, query.unsupported) == (None, "operators nested too deep")
+    monkeypatch.setattr(catalyst, "_AROUND", 199)
+    with pytest.raises(errors.QueryFailed, match="nested too deep"):
+        read(lake, "SELECT id FROM v")
+
+
 def test_current_date_is_noted(lake: Lake) -> None:
     assert read(lake, "SELECT id FROM a WHERE dt > current_date").uses_current_date
     assert not read(lake, "SELECT id FROM a").uses_current_date
@@ -423,7 +458,7 @@ def test_resolved_text(lake: Lake) -> None:
 
 def test_names_of_other_workspaces(lake: Lake) -> None:
     def database_of(workspace: str, schema: str) -> str | None:
-        return schema if workspace == "home" else None
+        return schema.lower() if workspace.lower() == "home" else None
 
     text = "SELECT q.id FROM home.lake.a AS q WHERE nope > 1"
     with pytest.raises(errors.QueryFailed) as caught:
@@ -433,6 +468,23 @@ def test_names_of_other_workspaces(lake: Lake) -> None:
     assert rows(as_rendered(lake, query)) == rows(lake.spark.sql("SELECT id FROM lake.a"))
     with pytest.raises(errors.NotFound):
         read(lake, "SELECT id FROM elsewhere.lake.a")
+    text = (
+        "SELECT home.lake.a.id, 'home.lake.a.id' AS u, Home.LAKE.`a`.st.p FROM home.lake.a "
+        "JOIN b ON b.id = home.lake.a.x WHERE lake.a.x > 0"
+    )
+    query = read_query(lake.spark, text, locate=lake.locate, database_of=database_of)
+    same = "SELECT a.id, 'home.lake.a.id' AS u, a.st.p FROM lake.a JOIN b ON b.id = a.x WHERE a.x > 0"
+    assert query.text == text
+    assert rows(through_algebra(lake, query)) == rows(as_rendered(lake, query)) == rows(lake.spark.sql(same))
+    query = read_query(lake.spark, "SELECT home.lake.b.* FROM b", locate=lake.locate, database_of=database_of)
+    assert rows(as_rendered(lake, query)) == rows(lake.spark.sql("SELECT * FROM b"))
+    text = "SELECT x.lake.a.p FROM (SELECT named_struct('a', named_struct('p', id)) AS lake FROM home.lake.a) AS x"
+    query = read_query(lake.spark, text.replace("x", "home"), locate=lake.locate, database_of=database_of)
+    assert rows(as_rendered(lake, query)) == rows(lake.spark.sql("SELECT id FROM a"))
+    text = "SELECT home.lake.a.id, nope FROM home.lake.a"
+    with pytest.raises(errors.QueryFailed) as caught:
+        read_query(lake.spark, text, locate=lake.locate, database_of=database_of)
+    assert caught.value.position == errors.Position(1, text.index("nope") + 1)
 
 
 def test_a_view_made_under_other_settings(lake: Lake) -> None:

@@ -172,6 +172,20 @@ def test_all_columns_by_the_whole_name_of_a_table_that_grew(lake: Lake, schema: 
     assert sorted(lake.sql("SELECT * FROM d").rows) == [(1,), (2,)]
 
 
+def test_columns_by_the_whole_name_of_their_table(lake: Lake, schema: str) -> None:
+    whole = f"{lake._context.home}.{schema}.t"
+    lake.sql(
+        f"""
+        CREATE TABLE t (k INT, v INT); INSERT INTO t VALUES (1, 1), (2, 5);
+        CREATE DYNAMIC TABLE d REFRESH_MODE = INCREMENTAL AS
+          SELECT {whole}.k, sum({whole}.v) AS s FROM {whole} WHERE {whole}.v < 9 GROUP BY {whole}.k;
+        INSERT INTO t VALUES (1, 2), (1, 9)
+        """
+    )
+    assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
+    assert sorted(lake.sql("SELECT * FROM d").rows) == [(1, 3), (2, 5)]
+
+
 def test_rows_that_are_written_again_are_no_changes(lake: Lake) -> None:
     lake.sql(
         """

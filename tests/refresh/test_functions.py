@@ -17,6 +17,8 @@ QUERIES = {
     "nested_keys": """SELECT t.id, b.n, rank() OVER (PARTITION BY struct(t.k) ORDER BY t.id) AS r FROM t JOIN
         (SELECT struct(k) AS k, count(*) AS n FROM t GROUP BY struct(k)) AS b ON struct(t.k) <=> b.k""",
     "ends": "SELECT id, first(s) AS f, last(v) AS l, any_value(k) AS a, mode(s) AS m FROM t GROUP BY id",
+    "ends_that_are_not_null": """SELECT id % 2 AS k, first(s) IGNORE NULLS IS NULL AS f, last(v, true) IS NULL AS l,
+        any_value(s) FILTER (WHERE v > 4) IGNORE NULLS IS NULL AS a FROM t GROUP BY id % 2""",
 }
 
 

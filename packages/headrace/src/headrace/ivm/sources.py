@@ -58,7 +58,7 @@ def read_delta(spark: SparkSession, logs: DeltaLogs, path: str, version: int, wi
 
 def relation_rows(relation: Relation, rows: DataFrame) -> DataFrame:
     """A source's rows under the relation's column names."""
-    return rows.selectExpr(*(f"{quote(own)} AS {quote(column.name)}" for own, column in relation.columns))
+    return rows.select(*_columns(relation))
 
 
 def relation_changes(spark: SparkSession, logs: DeltaLogs, relation: Relation, source: SourceRange) -> Changes | None:
@@ -71,12 +71,17 @@ def relation_changes(spark: SparkSession, logs: DeltaLogs, relation: Relation, s
         # removed (by a full refresh) gives its row back.
         terms = [(rows, sign * F.col(STORED_WEIGHT).cast("int")) for rows, sign in terms]
         terms = [(rows.where(VISIBLE) if VISIBLE in rows.columns else rows, sign) for rows, sign in terms]
-    columns = [F.col(quote(own)).alias(column.name) for own, column in relation.columns]
-    found = reduce(DataFrame.union, [rows.select(*columns, sign.alias(WEIGHT)) for rows, sign in terms])
+    found = reduce(DataFrame.union, [rows.select(*_columns(relation), sign.alias(WEIGHT)) for rows, sign in terms])
     if not only_added:
         # Files that were replaced as a whole, as by INSERT OVERWRITE: most of their rows may be there again.
         found = net_if_comparable(found, relation.output)
     return Changes(found, source.insert_only and only_added)
+
+
+def _columns(relation: Relation) -> list[Column]:
+    """Without the metadata that they have in the source. It would go with them into hidden columns and state tables,
+    and Delta would take these, too, for generated ones, identity columns and the like."""
+    return [F.col(quote(own)).alias(column.name, metadata={}) for own, column in relation.columns]
 
 
 def _feed(spark: SparkSession, logs: DeltaLogs, source: SourceRange) -> tuple[list[tuple[DataFrame, Column]], bool]:

@@ -17,6 +17,8 @@ from headrace.names import quote
 from headrace.plan.definitions import view_definition
 from headrace.plan.jvm import Jvm, items, kind, optional, position_at, span, spark_errors
 from headrace.plan.query import BoundText, Definition, Slot, Source, ViewSlot
+from headrace.sql.table_names import dotted_names, table_aliases
+from headrace.sql.tokens import scan
 
 # Names that stand for "files of this format at this path" when they are not a schema: parquet.`/x`.
 _FILE_FORMATS = {"parquet", "delta", "csv", "json", "orc", "text", "avro", "binaryfile", "xml"}
@@ -95,20 +97,25 @@ def bind(jvm: Jvm, text: str, locate: Locate, database_of: DatabaseOf | None) ->
     plan_text = ""
     edits: list[tuple[int, int, int]] = []
     at = 0
-    for reference in references:
-        between = text[at : reference.start]
-        slot, full_name = binder.slot(reference, text, namespace, in_view=None)
-        pieces += [_as_from(between), slot]
-        resolved += [between, full_name]
-        written = text[reference.start : reference.stop]
-        name = binder.plan_name(reference, written)
+    places: list[tuple[int, int, Reference | str]] = [(each.start, each.stop, each) for each in references]
+    places += binder.column_prefixes(text, references, namespace)
+    for start, stop, named in sorted(places, key=lambda place: place[0]):
+        between, written = text[at:start], text[start:stop]
         plan_text += between
+        if isinstance(named, Reference):
+            slot, full_name = binder.slot(named, text, namespace, in_view=None)
+            pieces += [_as_from(between), slot]
+            name = binder.plan_name(named, written)
+        else:
+            pieces += [between, named]
+            full_name, name = written, named
+        resolved += [between, full_name]
         if name != written:
             edits.append((len(plan_text), len(name), len(written)))
         plan_text += name
-        at = reference.stop
+        at = stop
     return Binding(
-        bound=BoundText(pieces=tuple(piece for piece in (*pieces, text[at:]) if piece != "")),
+        bound=BoundText(pieces=_joined([*pieces, text[at:]])),
         resolved_text="".join(resolved) + text[at:],
         plan_text=plan_text + text[at:],
         edits=tuple(edits),
@@ -146,6 +153,17 @@ def _query_text(jvm: Jvm, text: str) -> str:
         hint="A dynamic table is defined by a query: SELECT, WITH … SELECT, VALUES or TABLE.",
         position=position_at(text, len(text) - len(text.lstrip())),
     )
+
+
+def _joined(pieces: list[str | Slot | ViewSlot]) -> tuple[str | Slot | ViewSlot, ...]:
+    """Texts that follow one another as one."""
+    found: list[str | Slot | ViewSlot] = []
+    for piece in pieces:
+        if isinstance(piece, str) and found and isinstance(found[-1], str):
+            found[-1] += piece
+        elif piece != "":
+            found.append(piece)
+    return tuple(found)
 
 
 def _as_from(piece: str) -> str:
@@ -258,6 +276,28 @@ class _Binder:
             return written
         database = self._database(reference.parts, "")
         return f"{quote(str(database))}.{quote(reference.parts[-1])}"
+
+    def column_prefixes(
+        self, text: str, references: list[Reference], namespace: str
+    ) -> list[tuple[int, int, Reference | str]]:
+        """Where the name of a workspace stands before a column's table, `workspace.schema.table.column`: from where to
+        where, and what Spark can resolve."""
+        tables = {f"{self._database(each.parts, namespace)}.{each.parts[-1]}".lower() for each in references}
+        starts = {each.start for each in references}
+        tokens = scan(text)
+        aliases = table_aliases(tokens)
+        found: list[tuple[int, int, Reference | str]] = []
+        for name in dotted_names(tokens):
+            after = [token.text for token in tokens[name.last + 1 : name.last + 3]]
+            is_column = len(name.parts) > 3 or (len(name.parts) == 3 and after == [".", "*"])
+            workspace = name.parts[0].lower()
+            start, stop = tokens[name.first].start, tokens[min(name.first + 4, name.last)].end
+            if not is_column or start in starts or workspace == _SPARK_CATALOG or workspace in aliases:
+                continue
+            database, table = self._database(name.parts[:3], namespace), name.parts[2]
+            if f"{database}.{table}".lower() in tables:
+                found.append((start, stop, f"{quote(str(database))}.{quote(table)}"))
+        return found
 
     def _database(self, parts: tuple[str, ...], namespace: str) -> str | None:
         if len(parts) == 1:

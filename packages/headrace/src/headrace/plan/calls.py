@@ -74,6 +74,8 @@ def _other_call(jvm: Jvm, speller: Speller, call: Any, name: str, spelled: str) 
     """A call that is always computed from all rows of its group."""
     if name == "PivotFirst":
         return _pivot(jvm, speller, call)
+    if name == "MaxMinByK":
+        raise NoRule(f"{spelled}(value, by, n)")
     if name not in _FUNCTIONS and name not in _RECOMPUTED:
         raise NoRule(f"aggregate function {spelled}")
     column = speller.column(call.resultAttribute())

@@ -11,7 +11,8 @@ import re
 from collections import Counter
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pydantic_core import from_json
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -25,7 +26,7 @@ from headrace.plan.nodes import Plan
 from headrace.plan.query import BoundText, Definition, OutputColumn, Query, Slot, ViewSlot
 from headrace.plan.reading import read_plan, table_name
 from headrace.plan.render import render, subquery
-from headrace.plan.spelling import NoRule
+from headrace.plan.spelling import NoRule, shown
 from headrace.sql.tokens import Kind, Token, scan
 
 __all__ = ["Located", "read_query"]
@@ -34,6 +35,10 @@ _SPECIAL_DATES = ("now", "today", "tomorrow", "yesterday")
 _READ_DATES = ("Cast", "ParseToDate", "ParseToTimestamp")
 _DATES = ("date", "timestamp", "timestamp_ntz")
 _SUBQUERIES = ("ScalarSubquery", "Exists", "ListQuery", "LateralSubquery", "InSubquery")
+_OF_SESSIONS = '"spark.sessionWindow":true'
+"""In the metadata of a column: rows whose values of it overlap are merged, by whatever groups by it."""
+_AROUND = 20
+"""Levels of JSON that the records of dynamic tables may have around a query's plan and text."""
 
 
 def read_query(spark: SparkSession, text: str, *, locate: Locate, database_of: DatabaseOf | None = None) -> Query:
@@ -44,6 +49,35 @@ def read_query(spark: SparkSession, text: str, *, locate: Locate, database_of: D
     is wrong or must be refused; a query that is fine but has no incremental rule comes back with `plan` None and
     `unsupported` saying why.
     """
+    try:
+        query = _read_query(spark, text, locate, database_of)
+    except RecursionError:
+        raise _too_deep() from None
+    except Py4JJavaError as error:
+        if "StackOverflowError" in str(error.java_exception.getClass().getName()):
+            raise _too_deep() from None
+        raise
+    if not _can_be_kept(query.bound):
+        raise _too_deep()
+    return query
+
+
+def _too_deep() -> QueryFailed:
+    return QueryFailed(
+        "The query is nested too deep to be read.", hint="Put parts of it into dynamic tables of their own."
+    )
+
+
+def _can_be_kept(part: Plan | BoundText) -> bool:
+    """Whether it comes back from the JSON that a dynamic table is kept as: there is a limit to its nesting."""
+    try:
+        from_json("[" * _AROUND + part.model_dump_json() + "]" * _AROUND)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_query(spark: SparkSession, text: str, locate: Locate, database_of: DatabaseOf | None) -> Query:
     jvm = Jvm(spark)
     binding = bind(jvm, text, locate, database_of)
     with spark_errors(lambda position: binding.place(text, position)):
@@ -89,14 +123,21 @@ def _plan(jvm: Jvm, analyzed: Any, binding: Binding, public: list[str]) -> tuple
     if cut is not None:
         return None, f"read of {cut}, which ends in a LIMIT"
     try:
+        if any(_OF_SESSIONS in str(node.schema().json()) for node in _nodes(analyzed)):
+            raise NoRule("session_window")
         lowered, leaves = lower(jvm, analyzed, dynamic)
-        return read_plan(jvm, lowered, public, names, leaves), None
+        plan = read_plan(jvm, lowered, public, names, leaves)
+        if not _can_be_kept(plan):
+            raise NoRule("operators nested too deep")
+        return plan, None
     except NoRule as gap:
         return None, str(gap)
+    except RecursionError:
+        return None, "operators nested too deep"
     except PySparkException as error:
-        return None, f"form that Spark could not simplify ({short_message(error)})"
+        return None, f"form that Spark could not simplify ({shown(short_message(error))})"
     except Py4JError as error:
-        return None, f"form that could not be read from Spark's plan ({str(error).splitlines()[0]})"
+        return None, f"form that could not be read from Spark's plan ({shown(str(error).splitlines()[0])})"
 
 
 def _order(analyzed: Any) -> tuple[tuple[str, str], ...]:
@@ -158,6 +199,8 @@ def _check_determinism(jvm: Jvm, analyzed: Any, binding: Binding, text: str) -> 
     current = jvm.pattern("CURRENT_LIKE")
     if _has_special_dates(binding.bound):
         _refuse_moments(analyzed, current)
+    if analyzed.containsPattern(jvm.pattern("RUNTIME_REPLACEABLE")):
+        _refuse_version(analyzed, binding, text)
     variable = jvm.pattern("VARIABLE_REFERENCE")
     uses_current_date = False
     if analyzed.deterministic() and not analyzed.containsPattern(current) and not analyzed.containsPattern(variable):
@@ -187,6 +230,21 @@ def _check_determinism(jvm: Jvm, analyzed: Any, binding: Binding, text: str) -> 
             hint="Take such operators, as TABLESAMPLE, out of the query.",
         )
     return uses_current_date
+
+
+def _refuse_version(analyzed: Any, binding: Binding, text: str) -> None:
+    for node in _nodes(analyzed):
+        for expression in items(node.expressions()):
+            if "version()" in str(expression.sql()):
+                for each in _parts(expression):
+                    if kind(each) == "SparkVersion":
+                        spelled, position = _as_written(each, binding, text)
+                        raise NonDeterministic(
+                            f"{spelled} gives a different result with another version of Spark, "
+                            "so the table would not equal its query then.",
+                            hint="Write the value itself.",
+                            position=position,
+                        )
 
 
 def _has_special_dates(bound: BoundText) -> bool:

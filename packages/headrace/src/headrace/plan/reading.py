@@ -124,6 +124,8 @@ class _Reader:
         elif name != "Filter":
             raise NoRule(_OPERATORS.get(name, f"operator {name}"))
         children = [seen.plan.child()] if name == "Aggregate" else items(plan.children())
+        if name == "Union":
+            children = _flat_union(children)
         seen.children = [self.survey(child) for child in children]
         return seen
 
@@ -335,6 +337,21 @@ class _Reader:
             for column, again in zip(originals, generated, strict=True)
         )
         return Project(child=node, expressions=passed)
+
+
+def _flat_union(inputs: list[Any]) -> list[Any]:
+    """The inputs of a union; in the place of one that is a union itself, that one's. Spark nests them, two by two."""
+    found: list[Any] = []
+    waiting = inputs[::-1]
+    while waiting:
+        plan = waiting.pop()
+        while kind(plan) in _TRANSPARENT:
+            plan = items(plan.children())[0]
+        if kind(plan) == "Union":
+            waiting += items(plan.children())[::-1]
+        else:
+            found.append(plan)
+    return found
 
 
 def _require_groupable(type_text: str, where: str) -> None:

@@ -29,14 +29,26 @@ _EXPRESSIONS = {
 
 # An expression without any of these is written by Catalyst as Spark SQL.
 _NOT_AS_SQL = ("RUNTIME_REPLACEABLE", "LAMBDA_FUNCTION", "CREATE_NAMED_STRUCT")
-_NULL_TREATMENT = ("First", "Last", "NthValue", "Lag", "Lead")
+_NULL_TREATMENT = ("First", "Last", "AnyValue", "NthValue", "Lag", "Lead")
+"""Whether they ignore NULLs, Catalyst leaves out of their text."""
 _QUOTE = "'"
-_OF_TIME_WINDOWS = ("precisetimestampconversion(", "knownnullable(")
+_SHOWN = 200
+"""Characters of an expression in a reason."""
+_INTERNAL = ("precisetimestampconversion(", "knownnullable(", "CharVarcharCodegenUtils.readSidePadding(")
 _NO_FUNCTIONS = ("extractansiintervaldays(", "namedlambdavariable(")
 
 
 class NoRule(Exception):
     """A part of the query that has no incremental rule; the message names it."""
+
+
+def shown(text: str) -> str:
+    """An expression's text, as much of it as a reason has room for.
+
+    >>> shown("upper(s_1)"), len(shown("s_1 + " * 1000 + "1"))
+    ('upper(s_1)', 200)
+    """
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 class Speller:
@@ -92,7 +104,7 @@ class Speller:
         text = self.text(expression, check=False, allowed="WINDOW_EXPRESSION")
         function = expression.windowFunction()
         function = function.aggregateFunction() if kind(function) == "AggregateExpression" else function
-        if kind(function) in _NULL_TREATMENT and function.ignoreNulls():  # Catalyst leaves it out of the text
+        if kind(function) in _NULL_TREATMENT and function.ignoreNulls():
             before, over, after = text.rpartition(" OVER (")
             text = f"{before} IGNORE NULLS{over}{after}"
         self.window_checks.append((text, expression))
@@ -101,6 +113,9 @@ class Speller:
     def aggregate(self, call: Any) -> str:
         """Spark SQL for a whole aggregate call, with DISTINCT and FILTER."""
         text = self.text(call, check=False)
+        function = call.aggregateFunction()
+        if kind(function) in _NULL_TREATMENT and function.ignoreNulls():
+            text = f"{text} IGNORE NULLS"
         self.aggregate_checks.append((text, call))
         return text
 
@@ -116,17 +131,29 @@ class Speller:
         return text
 
     def _written_out(self, expression: Any) -> Any:
-        """The expression without the internals of window(time, …), which are functions that have names, too."""
-        if not any(name in str(expression.sql()) for name in _OF_TIME_WINDOWS):
+        """The expression without the internals of window(time, …) and of columns of type CHAR(n), but with functions
+        that have names."""
+        if not any(name in str(expression.sql()) for name in _INTERNAL):
             return expression
         children = [self._written_out(child) for child in items(expression.children())]
+        functions = self.jvm.catalyst.expressions
         if kind(expression) == "KnownNullable":
             return children[0]
         if kind(expression) == "PreciseTimestampConversion":
-            functions = self.jvm.catalyst.expressions
             to_time = str(expression.dataType().sql()).startswith("TIMESTAMP")
             return functions.MicrosToTimestamp(children[0]) if to_time else functions.UnixMicros(children[0])
+        if kind(expression) == "StaticInvoke" and str(expression.functionName()) == "readSidePadding":
+            return self._padded(*children)
         return expression.withNewChildren(self.jvm.seq(children)) if children else expression
+
+    def _padded(self, value: Any, length: Any) -> Any:
+        """A CHAR(n) with its spaces. Nothing is cut off from one that is longer, as rpad alone would do."""
+        functions = self.jvm.catalyst.expressions
+        space = functions.Literal.create(" ", self.jvm.object("org.apache.spark.sql.types.StringType"))
+        branch = self.jvm.root.scala.Tuple2(
+            functions.LessThan(functions.Length(value), length), functions.StringRPad(value, length, space)
+        )
+        return functions.CaseWhen(self.jvm.seq([branch]), self.jvm.root.scala.Some(value))
 
     def _spelled(self, expression: Any) -> Any:
         """The expression with other text in the places that Catalyst itself would not write as Spark SQL."""
@@ -172,7 +199,7 @@ class Speller:
             outputs = items(self._selected(relation, [text for text, _ in self.call_checks]).output())
             for (text, expected), attribute in zip(self.call_checks, outputs, strict=True):
                 if attribute.dataType().sql() != expected:
-                    raise NoRule(f"aggregate {text}")
+                    raise NoRule(f"aggregate {shown(text)}")
         for text, expression in self.window_checks:
             self._check_one(relation, text, expression, "Window", "windowExpressions")
         for text, call in self.aggregate_checks:
@@ -193,12 +220,12 @@ class Speller:
         selected = items(self._selected(relation, [text for text, _ in checks]).projectList())
         for (text, expression), found in zip(checks, selected, strict=True):
             if not self._same(text, found.child(), expression):
-                raise NoRule(f"expression {text}, which Spark reads back differently")
+                raise NoRule(f"expression {shown(text)}, which Spark reads back differently")
 
     def _same(self, text: str, found: Any, expression: Any) -> bool:
         if found.semanticEquals(expression):
             return True
-        if "CAST(NULL AS " not in text:
+        if "NULL" not in text:
             return False
         return bool(self._with_typed_nulls(found).semanticEquals(self._with_typed_nulls(expression)))
 
@@ -214,30 +241,32 @@ class Speller:
         try:
             self._check(relation, [(text, expression)])
         except PySparkException as error:
-            raise NoRule(f"expression {text}, which Spark cannot read back ({short_message(error)})") from None
+            raise NoRule(
+                f"expression {shown(text)}, which Spark cannot read back ({shown(short_message(error))})"
+            ) from None
 
     def _check_one(self, relation: Any, text: str, expression: Any, operator: str, expressions: str) -> None:
         """The text, alone in a SELECT, must become this operator with this one expression in it."""
         try:
             plan = self._selected(relation, [text])
         except PySparkException as error:
-            raise NoRule(f"{text}, which Spark cannot read back ({short_message(error)})") from None
+            raise NoRule(f"{shown(text)}, which Spark cannot read back ({shown(short_message(error))})") from None
         while kind(plan) != operator and plan.children().size() == 1:
             plan = items(plan.children())[0]
         found = items(getattr(plan, expressions)()) if kind(plan) == operator else []
         if len(found) != 1 or not found[0].child().semanticEquals(expression):
-            raise NoRule(f"{text}, which Spark reads back differently")
+            raise NoRule(f"{shown(text)}, which Spark reads back differently")
 
     def _check_generator(self, relation: Any, text: str, generator: Any, types: list[str]) -> None:
         try:
             parsed = self.jvm.parse(f"SELECT {text} FROM __x")
             plan = self.jvm.analyze(parsed.withNewChildren(self.jvm.seq([relation])))
         except PySparkException as error:
-            raise NoRule(f"{text}, which Spark cannot read back ({short_message(error)})") from None
+            raise NoRule(f"{shown(text)}, which Spark cannot read back ({shown(short_message(error))})") from None
         generate = items(plan.children())[0]
         same = kind(generate) == "Generate" and generate.generator().semanticEquals(generator)
         if not same or [str(attribute.dataType().sql()) for attribute in items(plan.output())] != types:
-            raise NoRule(f"{text}, which Spark reads back differently")
+            raise NoRule(f"{shown(text)}, which Spark reads back differently")
 
 
 def _is_rewritten(jvm: Jvm, expression: Any) -> bool:
