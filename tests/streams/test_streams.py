@@ -260,6 +260,13 @@ def test_a_stream_on_a_dynamic_table(orders: Lake) -> None:
     assert orders.sql("SELECT STREAM_HAS_DATA('da')").rows == [(False,)], "a row that goes is appended to the storage"
 
 
+def test_days_that_were_left_out_of_the_calendar(lake: Lake) -> None:
+    lake.sql("CREATE TABLE t (d DATE, ts TIMESTAMP); CREATE TABLE STREAM s ON TABLE t")
+    lake.sql("INSERT INTO t VALUES (DATE'1582-10-10', TIMESTAMP'1582-10-10 01:00:00')")
+    shown = lake.sql("SELECT CAST(d AS STRING), CAST(ts AS STRING) FROM s").rows
+    assert shown == [("1582-10-10", "1582-10-10 01:00:00")]
+
+
 def test_dynamic_tables_cannot_read_streams(orders: Lake) -> None:
     with pytest.raises(NotAllowed, match="table stream"):
         orders.sql("CREATE DYNAMIC TABLE d AS SELECT id FROM s")
