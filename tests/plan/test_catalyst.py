@@ -226,6 +226,10 @@ FULL = [
     ("SELECT TRANSFORM (id) USING 'cat' AS (id INT) FROM b", "TRANSFORM … USING"),
     ("SELECT id, u FROM a LATERAL VIEW OUTER stack(1, x) s AS u", "LATERAL VIEW OUTER stack"),
     ("SELECT s COLLATE UNICODE_CI AS c FROM b", "string with a collation"),
+    ("SELECT id FROM a WHERE CAST(x AS DOUBLE) NOT IN (SELECT CAST(y AS DOUBLE) FROM b)",
+     "NOT IN over values of type double"),
+    ("SELECT id, array(CAST(x AS FLOAT)) NOT IN (SELECT array(CAST(y AS FLOAT)) FROM b) AS n FROM a",
+     "NOT IN over values of type array<float>"),
 ]  # fmt: skip
 REFUSED: list[tuple[str, type[errors.HeadraceError], tuple[int, int] | None, str]] = [
     ("SELEC id FROM a", errors.SyntaxFault, (1, 1), "SELEC"),
