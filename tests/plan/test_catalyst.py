@@ -242,6 +242,10 @@ FULL = [
      "session_window"),
     ("SELECT id, count(*) OVER (PARTITION BY session_window(ts, '5 seconds')) AS n FROM a", "session_window"),
     ("SELECT id FROM b WHERE y IN (SELECT count(*) FROM a GROUP BY session_window(ts, '5 seconds'))", "session_window"),
+    ("SELECT id FROM a WHERE CAST(x AS DOUBLE) NOT IN (SELECT CAST(y AS DOUBLE) FROM b)",
+     "NOT IN over values of type double"),
+    ("SELECT id, array(CAST(x AS FLOAT)) NOT IN (SELECT array(CAST(y AS FLOAT)) FROM b) AS n FROM a",
+     "NOT IN over values of type array<float>"),
 ]  # fmt: skip
 REFUSED: list[tuple[str, type[errors.HeadraceError], tuple[int, int] | None, str]] = [
     ("SELEC id FROM a", errors.SyntaxFault, (1, 1), "SELEC"),

@@ -260,6 +260,23 @@ def test_a_stream_on_a_dynamic_table(orders: Lake) -> None:
     assert orders.sql("SELECT STREAM_HAS_DATA('da')").rows == [(False,)], "a row that goes is appended to the storage"
 
 
+def test_days_that_were_left_out_of_the_calendar(lake: Lake) -> None:
+    lake.sql("CREATE TABLE t (d DATE, ts TIMESTAMP); CREATE TABLE STREAM s ON TABLE t")
+    lake.sql("INSERT INTO t VALUES (DATE'1582-10-10', TIMESTAMP'1582-10-10 01:00:00')")
+    shown = lake.sql("SELECT CAST(d AS STRING), CAST(ts AS STRING) FROM s").rows
+    assert shown == [("1582-10-10", "1582-10-10 01:00:00")]
+
+
+def test_a_stream_on_a_dynamic_table_tells_the_sign_of_zero(lake: Lake) -> None:
+    lake.sql("CREATE TABLE t (x DOUBLE, a ARRAY<FLOAT>); CREATE DYNAMIC TABLE d AS SELECT x, a FROM t")
+    lake.sql("CREATE TABLE STREAM s ON TABLE d; INSERT INTO t VALUES (-0.0D, array(0.0F)), (0.0D, array(-0.0F))")
+    lake.sql("REFRESH DYNAMIC TABLE d")
+    shown = "SELECT __change_type, CAST(x AS STRING), CAST(a AS STRING) FROM s ORDER BY 1, 2"
+    assert lake.sql(shown).rows == [("INSERT", "-0.0", "[0.0]"), ("INSERT", "0.0", "[-0.0]")]
+    lake.sql("DELETE FROM t WHERE CAST(x AS STRING) = '0.0'; REFRESH DYNAMIC TABLE d")
+    assert lake.sql(shown).rows[0] == ("DELETE", "0.0", "[-0.0]")
+
+
 def test_dynamic_tables_cannot_read_streams(orders: Lake) -> None:
     with pytest.raises(NotAllowed, match="table stream"):
         orders.sql("CREATE DYNAMIC TABLE d AS SELECT id FROM s")

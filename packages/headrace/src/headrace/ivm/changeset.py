@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import FractionalType
 
 from headrace.names import quote
 from headrace.plan.nodes import Column
-from headrace.plan.types import comparable
+from headrace.plan.types import comparable, has_floats
 
 WEIGHT = "__hr_w"
 
@@ -39,6 +40,16 @@ def weighted(rows: DataFrame, weight: int) -> DataFrame:
     return rows.withColumn(WEIGHT, F.lit(weight))
 
 
+def identical(one: str, other: str, type_text: str) -> str:
+    """The condition that two values are the same, and not only equal, as 0.0 and -0.0 are.
+
+    >>> identical("a", "b", "int"), identical("a", "b", "double")
+    ('a <=> b', 'a <=> b AND CAST(a AS STRING) <=> CAST(b AS STRING)')
+    """
+    same = f"{one} <=> {other}"
+    return f"{same} AND CAST({one} AS STRING) <=> CAST({other} AS STRING)" if has_floats(type_text) else same
+
+
 def net_if_comparable(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """`net`, where the types of the columns allow it; a changeset is as right without."""
     if not all(comparable(column.type) for column in columns):
@@ -48,10 +59,14 @@ def net_if_comparable(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 def net(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Sum the weights of equal rows and drop what cancels out; each remaining row is repeated |weight| times, ±1."""
-    floats = [f.name for f in rows.schema.fields if f.name in columns and f.dataType.typeName() in ("float", "double")]
+    types = {field.name: field.dataType for field in rows.schema.fields}
+    floats = [name for name in columns if has_floats(types[name].simpleString())]
     # Grouping makes -0.0 and 0.0 the same; as text they differ, and a value survives its own minimum.
-    texts = [F.col(quote(name)).cast("string").alias(f"__hr_t{place}") for place, name in enumerate(floats)]
-    keys = [F.col(quote(name)) for name in columns if name not in floats] + texts
+    keys = [F.col(quote(name)) for name in columns if name not in floats]
+    for place, name in enumerate(floats):
+        keys.append(F.col(quote(name)).cast("string").alias(f"__hr_t{place}"))
+        if not isinstance(types[name], FractionalType):  # Different arrays may have one text.
+            keys.append(F.col(quote(name)).alias(f"__hr_v{place}"))
     values = [F.min(quote(name)).alias(name) for name in floats]
     summed = rows.groupBy(*keys).agg(F.sum(WEIGHT).alias("__hr_net"), *values)
     kept = summed.where("__hr_net <> 0")

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from headrace.names import quote, quote_text
 from headrace.plan.nodes import Window
-from headrace.plan.types import comparable
+from headrace.plan.types import comparable, has_floats
 
 TIES = "Rows are equal in the ORDER BY of a window function whose result depends on their order."
 
@@ -47,5 +47,5 @@ def _all_of(node: Window) -> str:
         return "monotonically_increasing_id()"
     names = [quote(column.name) for column in node.child.output]
     # As numbers, 0.0 and -0.0 are the same.
-    floats = [quote(column.name) for column in node.child.output if column.type.lower() in ("float", "double")]
+    floats = [quote(column.name) for column in node.child.output if has_floats(column.type)]
     return f"struct({', '.join([*names, *(f'CAST({name} AS STRING)' for name in floats)])})"

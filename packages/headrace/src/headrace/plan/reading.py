@@ -32,7 +32,7 @@ from headrace.plan.nodes import (
 )
 from headrace.plan.pruning import prune
 from headrace.plan.spelling import NoRule, Speller
-from headrace.plan.types import comparable
+from headrace.plan.types import comparable, has_floats
 
 _LIMIT = "LIMIT inside the query, or without an ORDER BY over result columns"
 # What has no rule, in the words of someone who wrote the query.
@@ -213,6 +213,8 @@ class _Reader:
             name = kind(conjunct)
             pair = self._sides(conjunct, sides) if name in ("EqualTo", "EqualNullSafe") else None
             if pair is None:
+                if name == "Or" and how in ("LeftAnti", "ExistenceJoin"):
+                    _require_one_zero(conjunct)
                 rest.append(f"({self.speller.text(conjunct)})")
             else:
                 (equalities if name == "EqualTo" else null_safe).append(
@@ -352,6 +354,16 @@ def _flat_union(inputs: list[Any]) -> list[Any]:
         else:
             found.append(plan)
     return found
+
+
+def _require_one_zero(condition: Any) -> None:
+    """NOT IN is an anti join on `a = b OR isnull(a = b)`. Where that is all, Spark has a join of its own for it, which
+    tells 0.0 from -0.0; any other way to the same rows does not."""
+    equal, null = condition.left(), condition.right()
+    if kind(equal) == "EqualTo" and kind(null) == "IsNull" and kind(null.child()) == "EqualTo":
+        type_text = str(equal.left().dataType().sql())
+        if has_floats(type_text):
+            raise NoRule(f"NOT IN over values of type {type_text.lower()}")
 
 
 def _require_groupable(type_text: str, where: str) -> None:

@@ -9,6 +9,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from headrace.names import quote_if_needed
 
 _INCOMPARABLE = re.compile(r"\b(MAP<|VARIANT|GEOMETRY|GEOGRAPHY)", re.I)
+_FLOATING = re.compile(r"\b(FLOAT|DOUBLE)\b", re.I)
 _UNSTORABLE = re.compile(r"\b(INTERVAL|VOID|TIME\()", re.I)
 
 
@@ -26,6 +27,16 @@ def type_text(kind: DataType) -> str:
     if isinstance(kind, MapType):
         return f"map<{type_text(kind.keyType)},{type_text(kind.valueType)}>"
     return kind.simpleString()
+
+
+def has_floats(type_text: str) -> bool:
+    """Whether values of the type are floats, or have floats in them: then two that are equal need not be the same, for
+    one zero may be negative.
+
+    >>> has_floats("ARRAY<DOUBLE>"), has_floats("decimal(10,2)")
+    (True, False)
+    """
+    return _FLOATING.search(type_text) is not None
 
 
 def comparable(type_text: str) -> bool:

@@ -8,7 +8,6 @@ version. Rows that do not match exactly get a second look when there are floatin
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from headrace.plan.certainty import Origins, carriers, deciding_texts, named_in
 from headrace.plan.dates import plan_at
 from headrace.plan.nodes import Aggregate, Node, Window, walk
 from headrace.plan.query import OutputColumn, Query
+from headrace.plan.types import has_floats
 from headrace.refresh.compute import evaluated, leaves_at
 from headrace.refresh.outlook import SOURCE_GONE
 from headrace.refresh.stored import Stored, read_stored, readable_versions
@@ -35,7 +35,6 @@ from headrace.storage.delta import DeltaLogs
 
 TOLERANCE = 1e-9
 _MOST_COMPARED = 200_000
-_FLOATING = re.compile(r"\b(float|double)\b", re.I)
 _Both = tuple[DataFrame, DataFrame]
 
 
@@ -141,7 +140,7 @@ def _compare(expected: DataFrame, actual: DataFrame, columns: Sequence[OutputCol
     ).first()
     assert found is not None
     compared = _Compared(*(int(number) for number in found))
-    floating = [i for i, column in enumerate(columns) if _FLOATING.search(column.type)]
+    floating = [i for i, column in enumerate(columns) if has_floats(column.type)]
     if not floating or not (compared.missing and compared.unexpected):
         return compared
     uneven = balance.where("__hr_net <> 0").limit(_MOST_COMPARED + 1).drop("__hr_rows").collect()

@@ -189,6 +189,9 @@ def spark_configuration(settings: Settings, jars: Sequence[Path], archive: Path 
         "spark.sql.legacy.createHiveTableByDefault": "false",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Delta's change feed passes every row through Java's classes: the old ones have no 10th of October 1582, and
+        # make the 15th of it.
+        "spark.sql.datetime.java8API.enabled": "true",
         "spark.scheduler.mode": "FAIR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -29,6 +29,7 @@ from headrace.catalog.records import StreamRange, TableStream
 from headrace.catalog.store import Store
 from headrace.errors import NotAllowed, NotFound, StaleStream
 from headrace.plan.jvm import Jvm, cloned, rows_of
+from headrace.plan.types import has_floats
 from headrace.sql.tokens import Kind, scan
 from headrace.storage.delta import DeltaLogs
 from headrace.storage.errors import short_message
@@ -204,6 +205,7 @@ class Streams:
         text = view_text(
             stream, found.columns, found.part, changed=found.changed, began=found.began,
             hides_groups=found.hides_groups, first_columns=found.first_columns,
+            floats=frozenset(name for name, type_text in found.shape if has_floats(type_text)),
         )  # fmt: skip
         known = self._shown.get(stream.id)
         if known is None or known.shape != found.shape:

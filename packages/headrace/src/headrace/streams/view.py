@@ -42,16 +42,20 @@ def view_text(
     began: int = 0,
     hides_groups: bool = False,
     first_columns: tuple[str, ...] | None = None,
+    floats: frozenset[str] = frozenset(),
 ) -> str:
     """The view's query. `changed` tells whether any row changed in the range, `began` when the offset's version was
-    committed, in milliseconds; `first_columns` are those that the initial rows have."""
+    committed, in milliseconds; `first_columns` are those that the initial rows have, `floats` those that have floats in
+    them."""
     names = [quote(column) for column in columns]
     parts = []
     if part.initial:
         had = {name.lower() for name in (columns if first_columns is None else first_columns)}
         parts.append(_initial(stream, columns, began, hides_groups, had))
     if changed:
-        parts.append(_dynamic(stream, names, part, hides_groups) if stream.is_dynamic else _table(stream, names, part))
+        parts.append(
+            _dynamic(stream, columns, part, hides_groups, floats) if stream.is_dynamic else _table(stream, names, part)
+        )
     if not changed:
         # No rows, but the types of all columns.
         parts.append(
@@ -75,15 +79,20 @@ def _table(stream: TableStream, names: list[str], part: StreamRange) -> str:
     )
 
 
-def _dynamic(stream: TableStream, names: list[str], part: StreamRange, hides_groups: bool) -> str:
+def _dynamic(
+    stream: TableStream, columns: tuple[str, ...], part: StreamRange, hides_groups: bool, floats: frozenset[str]
+) -> str:
     """A dynamic table's storage is itself a changelog: a stored row counts by its weight. What a refresh takes away and
     gives back in the same version is no change."""
-    listed = ", ".join(names)
+    listed = ", ".join(map(quote, columns))
+    # Grouping makes -0.0 and 0.0 the same; as text they differ.
+    kept = ", ".join(f"any_value({quote(c)}) AS {quote(c)}" if c in floats else quote(c) for c in columns)
+    keys = ", ".join([listed, *(f"CAST({quote(column)} AS STRING)" for column in columns if column in floats)])
     sign = "IF(_change_type IN ('insert', 'update_postimage'), 1, -1)"
     net = (
-        f"SELECT {listed}, _commit_version, _commit_timestamp, sum({sign} * {WEIGHT}) AS __hr_net "
+        f"SELECT {kept}, _commit_version, _commit_timestamp, sum({sign} * {WEIGHT}) AS __hr_net "
         f"FROM {_feed(stream, part)}{f' WHERE {VISIBLE}' if hides_groups else ''} "
-        f"GROUP BY {listed}, _commit_version, _commit_timestamp"
+        f"GROUP BY {keys}, _commit_version, _commit_timestamp"
     )
     only = ">" if stream.mode == "APPEND_ONLY" else "<>"
     return (

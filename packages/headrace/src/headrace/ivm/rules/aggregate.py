@@ -17,7 +17,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from headrace.ivm.changeset import WEIGHT, Changes, net, weighted
+from headrace.ivm.changeset import WEIGHT, Changes, identical, net, weighted
 from headrace.ivm.evaluate import aggregate
 from headrace.ivm.groups import affected_of, folded_or_anew, state_columns, touched_groups, whole_states
 from headrace.ivm.layout import COUNT, Grouped, LiveRows, folds_exactly, grouped_layout
@@ -77,7 +77,7 @@ def _beside(deltas: DataFrame, old: DataFrame, grouped: Grouped) -> DataFrame:
 def _pairs(groups: DataFrame, node: Aggregate, grouped: Grouped) -> DataFrame:
     """For each group that changed: its old row with weight −1 and its new row with weight +1, where there are such."""
     # A group of which only the number of rows changed has the values it had.
-    same = [f"o_{column.name} <=> {column.name}" for column in state_columns(grouped)]
+    same = [identical(f"o_{column.name}", column.name, column.type) for column in state_columns(grouped)]
     same.append(f"(coalesce(o_{COUNT}, 0L) > 0) = ({COUNT} > 0)")
     old = _values(grouped, "o_", [state.finish_old for state in grouped.states])
     new = _values(grouped, "", [state.finish for state in grouped.states])

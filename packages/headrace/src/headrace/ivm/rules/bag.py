@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headrace import optimisations
-from headrace.ivm.changeset import WEIGHT, Changes, net
+from headrace.ivm.changeset import WEIGHT, Changes, identical, net
 from headrace.ivm.layout import BORN, KEY, ROW, Layout
 from headrace.ivm.layout import WEIGHT as STORED_WEIGHT
 from headrace.ivm.narrowing import in_range, one_of
@@ -29,6 +29,7 @@ from headrace.ivm.rules.top import top_root
 from headrace.ivm.stages import Stages
 from headrace.names import quote
 from headrace.plan.nodes import Plan
+from headrace.plan.types import has_floats
 
 
 @dataclass(frozen=True)
@@ -94,14 +95,15 @@ def _narrowed(live: DataFrame, changes: pa.Table, layout: Layout) -> DataFrame:
 def _tombstones(removed: DataFrame, live: DataFrame, layout: Layout) -> DataFrame:
     """One tombstone per removed row: the n-th of several equal removals takes the n-th of the equal live rows."""
     names = [quote(column.name) for column in layout.public]
-    nth = f"row_number() OVER (PARTITION BY {KEY}, {', '.join(names)} ORDER BY %s) AS __hr_nth"
+    texts = [f"CAST({quote(column.name)} AS STRING)" for column in layout.public if has_floats(column.type)]
+    nth = f"row_number() OVER (PARTITION BY {', '.join([KEY, *names, *texts])} ORDER BY %s) AS __hr_nth"
     copies = [f"__hr_gone{place}" for place in range(len(names))]
     renamed = [f"{name} AS {copy}" for name, copy in zip(names, copies, strict=True)]
     wanted = removed.selectExpr(*renamed, f"{KEY} AS __hr_gone_key", nth % KEY)
     wanted = wanted.withColumnRenamed("__hr_nth", "__hr_gone_nth")
     numbered = live.selectExpr("*", nth % f"{BORN}, {ROW}")
     same = [f"__hr_gone_key = {KEY}", "__hr_gone_nth = __hr_nth"]
-    same += [f"{copy} <=> {name}" for name, copy in zip(names, copies, strict=True)]
+    same += [identical(copy, quote(c.name), c.type) for c, copy in zip(layout.public, copies, strict=True)]
     found = numbered.join(wanted, F.expr(" AND ".join(same)), "left_semi")
     return found.selectExpr(
         *(

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from headrace.ivm.changeset import identical
 from headrace.ivm.groups import folded_or_anew, state_columns, touched_groups, whole_states
 from headrace.ivm.layout import BORN, COUNT, KEY, ROW, VISIBLE, Grouped, Layout, LiveRows
 from headrace.ivm.layout import WEIGHT as STORED_WEIGHT
@@ -110,7 +111,7 @@ def replacements(
         kept += [column.name for column in layout.columns if column.name == VISIBLE or column in layout.public]
     types = {column.name: column.type for column in layout.columns}
     if all(comparable(types[name]) for name in kept):
-        same = " AND ".join(f"{quote(f'o_{name}')} <=> {quote(name)}" for name in kept)
+        same = " AND ".join(identical(quote(f"o_{name}"), quote(name), types[name]) for name in kept)
         is_new = f"o_{BORN} IS NULL OR NOT ({same})"
     else:
         is_new = "true"  # Of a map or a variant nobody can tell.
