@@ -318,3 +318,20 @@ def test_the_sign_of_zero(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
                 sorted(map(repr, lake.sql(text).rows)) for text in (f"SELECT * FROM {name}", queries[name])
             )
             assert (found, row["refresh_mode"] != "FULL") == (expected, True), (change, name, row["reason"])
+
+
+def test_a_view_whose_table_has_other_types_now(lake: Lake) -> None:
+    """Spark casts its columns to the types that it had; the types of the result do not tell."""
+    lake.sql(
+        """
+        CREATE TABLE t (id INT, v INT) TBLPROPERTIES ('delta.enableTypeWidening' = 'true'); INSERT INTO t VALUES (1, 1);
+        CREATE VIEW w AS SELECT id, v FROM t; CREATE DYNAMIC TABLE d AS SELECT id FROM w WHERE v > 1;
+        ALTER TABLE t ALTER COLUMN v TYPE DOUBLE; INSERT INTO t VALUES (2, 1.5D)
+        """
+    )
+    with pytest.raises(HeadraceError, match="A view that the query reads has other column types now"):
+        lake.sql("REFRESH DYNAMIC TABLE d")
+    assert lake.sql("SELECT * FROM d").rows == []
+    lake.sql("CREATE OR REPLACE VIEW w AS SELECT id, v FROM t")
+    refresh(lake)
+    assert lake.sql("SELECT * FROM d").rows == [(2,)]

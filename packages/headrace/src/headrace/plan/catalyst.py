@@ -350,6 +350,16 @@ def _columns(analyzed: Any) -> tuple[OutputColumn, ...]:
     return tuple(columns)
 
 
+def _casts_columns(node: Any) -> bool:
+    """Whether this is a view whose columns have other types now than it says: Spark casts them back, and its text
+    written out does not."""
+    if kind(node) != "View" or kind(node.child()) != "Project":
+        return False
+    values = [each.child() for each in items(node.child().projectList()) if kind(each) == "Alias"]
+    casts = [value for value in values if kind(value) in ("Cast", "UpCast")]
+    return any(str(cast.child().dataType().sql()) != str(cast.dataType().sql()) for cast in casts)
+
+
 def _unstorable(shape: Any) -> str | None:
     """The part of a type that Delta has no storage for."""
     if isinstance(shape, str):
@@ -386,7 +396,7 @@ def _check_rendering(jvm: Jvm, analyzed: Any, binding: Binding) -> None:
         [(str(attribute.name()), str(attribute.dataType().sql())) for attribute in items(plan.output())]
         for plan in (analyzed, rendered)
     )
-    if before != after:
+    if before != after or any(map(_casts_columns, _nodes(analyzed))):
         raise NotAllowed(
             "A view that the query reads has other column types now than when it was created.",
             hint="Create the view again (CREATE OR REPLACE VIEW).",
