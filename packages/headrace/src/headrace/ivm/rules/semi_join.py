@@ -6,6 +6,7 @@
     the same with ▷ for the anti join, signs reversed
     many rows:   ΔL ⋉ R_new  +  (A ⋉ R_new)  −  (A ⋉ R_old)
     kept keys:   ΔL ⋉ δ(R)_new  +  L_old ⋈ Δδ(R)               (ivm/matching.py)
+    keys once:   the same, and Δδ(R) is what of π(ΔR) does not cancel out: nothing is kept for it
 
 State:    over big sources, the keys of R with their numbers of rows, in a state table; otherwise none.
 Cost:     one join for a changed left side; for a changed right side, one with the keys that come and go. Without a
@@ -24,10 +25,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from headrace.ivm.changeset import WEIGHT, Changes, net_if_comparable, weighted
+from headrace.ivm.changeset import WEIGHT, Changes, net, net_if_comparable, weighted
 from headrace.ivm.evaluate import join, joined
-from headrace.ivm.matching import matched_keys
+from headrace.ivm.matching import has_each_key_once, matched_keys
 from headrace.ivm.stages import Stages, names_of
+from headrace.names import quote
 from headrace.optimisations import COUNTED_MATCHES
 from headrace.plan.nodes import OuterJoin, SemiJoin
 
@@ -98,6 +100,11 @@ def linear_in_left(
     touched = stages.materialize(Changes(weighted(joined(candidates, right.rows, node, "left_semi"), 1), True))
     if touched is None:
         return terms
+    if stages.uses(COUNTED_MATCHES) and has_each_key_once(node):
+        names = [quote(key) for key in dict.fromkeys(node.right_keys)]
+        comes_or_goes = Changes(net(right.rows.select(*names, WEIGHT), list(dict.fromkeys(node.right_keys))), False)
+        rows = touched.rows.drop(WEIGHT)
+        return terms + from_matches(_flipped(stages, node, comes_or_goes, rows), rows, right)
     old = stages.matching(node.right, node.right_keys, touched, node.left_keys, old=True)
     if touched.local is not None and stages.uses(COUNTED_MATCHES):
         matches = _matches(stages, node, touched, old, right)
