@@ -23,7 +23,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
 from headrace.names import quote_text
-from headrace.plan.nodes import Filter, InnerJoin, Node, Project, Relation, SemiJoin
+from headrace.plan.nodes import Aggregate, Filter, InnerJoin, Node, Project, Relation, SemiJoin
 
 PUSHED_KEYS = 500
 """Up to so many distinct key values are pushed down as literals."""
@@ -72,6 +72,8 @@ def passed_up(node: Node) -> set[str]:
             return passed_up(node.left) | passed_up(node.right)
         case SemiJoin():
             return passed_up(node.left)
+        case Aggregate():
+            return {key.name for key in node.keys if key.name == key.text} & passed_up(node.child)
         case _:
             return set()
 

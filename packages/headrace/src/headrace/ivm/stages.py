@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -366,16 +367,26 @@ class Stages:
         return any(self.sources[below.source].changed for below in walk(node) if isinstance(below, Relation))
 
     def matching(
-        self, node: Node, texts: Sequence[str], changes: Changes, keys: Sequence[str], *, old: bool
+        self,
+        node: Node,
+        texts: Sequence[str],
+        changes: Changes,
+        keys: Sequence[str],
+        *,
+        old: bool,
+        nulls: bool = True,
     ) -> DataFrame:
         """The rows of a node at the old or the new frontier, with what cannot match the few keys of a small changeset
         already left out.
 
-        `texts` are the key expressions over the node, `keys` those over the changeset. This only ever saves reading:
+        `texts` are the key expressions over the node, `keys` those over the changeset; without `nulls`, a NULL
+        among these matches nothing. This only ever saves reading:
         the join or grouping that follows decides what matches."""
         values = self._key_values(texts, changes, keys)
         if changes.cached and self.size(node) > 2 * self._changed_rows:
             values = self._many_key_values(texts, changes, keys)
+        if not nulls:
+            values = [(text, pc.drop_null(each)) for text, each in values]
         columns = passed_up(node) if values else set()
         found = {text.strip("`"): spans(each) for text, each in values if text.strip("`") in columns}
         within = {name: each for name, each in found.items() if each is not None}

@@ -158,7 +158,7 @@ def _average(call: AggregateCall, name: str) -> CallState:
 
 
 def _extreme(call: AggregateCall, name: str) -> CallState:
-    keeps, reaches = ("least", "<=") if call.function == "min" else ("greatest", ">=")
+    keeps, reaches, beats = ("least", "<=", "<") if call.function == "min" else ("greatest", ">=", ">")
     removed = f"CASE WHEN {WEIGHT} < 0 THEN {_guarded(call)} END"
     added = f"CASE WHEN {WEIGHT} > 0 THEN {_guarded(call)} END"
     return CallState(
@@ -169,7 +169,9 @@ def _extreme(call: AggregateCall, name: str) -> CallState:
         fold=(f"{keeps}(o_{name}, d_{name})",),
         finish=name,
         extra_delta=((f"{name}_removed", f"{call.function}({removed})"),),
-        unsafe=f"coalesce(d_{name}_removed {reaches} o_{name}, d_{name}_removed IS NOT NULL)",
+        # What is removed is no matter where something that is added lies beyond all of it.
+        unsafe=f"coalesce(d_{name}_removed {reaches} o_{name}, d_{name}_removed IS NOT NULL) "
+        f"AND NOT coalesce(d_{name} {beats} d_{name}_removed, false)",
         description=f"{call.function} kept; the group is computed anew when its {call.function} is removed",
     )
 

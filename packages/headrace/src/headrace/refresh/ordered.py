@@ -22,6 +22,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import pairwise
 from operator import or_
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ from headrace.errors import HeadraceError
 from headrace.ivm.changeset import WEIGHT, net, weighted
 from headrace.ivm.layout import schema_text
 from headrace.ivm.sources import SourceRange, read_delta, relation_changes
-from headrace.ivm.stages import CHANGED_ROWS, Lookup
+from headrace.ivm.stages import CHANGED_BYTES, CHANGED_ROWS, Lookup
 from headrace.names import quote
 from headrace.plan.nodes import Column, Frozen, Relation, walk
 from headrace.plan.types import comparable, storable
@@ -61,6 +62,13 @@ _REMEMBERED = 3 * MANY_COMMITS
 _APP = "headrace-ordered"
 _FAILURES = (PySparkException, Py4JJavaError, DeltaError, OSError, ValueError, ArrowException, HeadraceError)
 _KEY = "c0"
+_PLAIN = {
+    "delta.enableChangeDataFeed": "false",
+    "delta.enableDeletionVectors": "false",
+    "delta.autoOptimize.autoCompact": "false",
+    "delta.columnMapping.mode": "none",
+}
+"""Whatever the defaults of the session are, the files are as they were written."""
 
 
 class CopyNote(Frozen):
@@ -145,8 +153,22 @@ class OrderedCopies:
 
     def size(self) -> tuple[int, int]:
         """How many there are, and their bytes."""
-        found = self.all()
-        return len(found), sum(self._logs.statistics(path)[1] for copy in found for path in (copy.rows, copy.tail))
+        sizes = [size for copy in self.all() if (size := self.bytes(copy)) is not None]
+        return len(sizes), sum(sizes)
+
+    def bytes(self, copy: Copy) -> int | None:
+        """The size of one; None when it was removed meanwhile."""
+        try:
+            return sum(self._logs.statistics(path)[1] for path in (copy.rows, copy.tail))
+        except _FAILURES:
+            return None
+
+    def rows(self, copy: Copy) -> int | None:
+        """The rows of one, without what changed since it was made; None when it was removed meanwhile."""
+        try:
+            return self._logs.statistics(copy.rows)[0]
+        except _FAILURES:
+            return None
 
     def remove_unused(self) -> None:
         """Those of a query that was replaced, and those that cannot be read."""
@@ -168,7 +190,7 @@ class OrderedCopies:
 
     def _or_none(self, wanted: Lookup) -> Copy | None:
         columns = [*wanted.columns]
-        if not all(comparable(kind) and storable(kind) for _, kind in columns):
+        if not all(comparable(kind) and storable(kind) and "NOT NULL" not in kind for _, kind in columns):
             return None
         try:
             copy = self._present(wanted)
@@ -202,30 +224,38 @@ class OrderedCopies:
             rows = [commit.rows for commit in commits if commit.changes != "none"]
             if any(commit.restored is not None for commit in commits) or None in rows:
                 return None
-            if copy.newest.changed + sum(each or 0 for each in rows) > most:
+            missed = sum(each or 0 for each in rows)
+            if copy.newest.changed + missed > most:
                 return None
-            copy = self._appended(copy, source, source.old)
+            copy = self._appended(copy, source, source.old, few=self._is_few(source.path, missed))
         if copy.newest.version == source.old and len(copy.changes) > MANY_COMMITS:
             self._logs.compact(copy.tail)
             copy = self._again(copy)
         return copy
 
+    def _is_few(self, path: str, rows: int) -> bool:
+        """Whether so many changes of a table fit in the driver."""
+        of, size = self._logs.statistics(path)
+        return rows <= CHANGED_ROWS and rows * size // max(of, 1) <= CHANGED_BYTES
+
     def _moved_on(self, copy: Copy, source: SourceRange) -> Copy:
         if not source.changed or copy.at(source.new) is not None:
             return copy
-        return self._appended(copy, source, source.new)
+        return self._appended(copy, source, source.new, few=True)  # Lookups are for small changes only.
 
-    def _appended(self, copy: Copy, source: SourceRange, upto: int) -> Copy:
+    def _appended(self, copy: Copy, source: SourceRange, upto: int, *, few: bool) -> Copy:
         """The copy with the changes of the source up to a version."""
         before = copy.newest
         columns = _columns_of(copy.note)
         pairs = tuple((own, column) for (own, _), column in zip(copy.note.columns, columns, strict=True))
-        span = replace(source, old=before.version, new=upto, changed=True, old_rows=None, new_rows=None)
+        span = replace(
+            source, old=before.version, new=upto, changed=True, insert_only=False, old_rows=None, new_rows=None
+        )
         found = relation_changes(self._spark, self._logs, Relation(source=0, columns=pairs), span)
         assert found is not None
         stored = (*columns, Column(name=WEIGHT, type="int"))
         rows = found.rows.selectExpr(*(f"CAST({column.name} AS {column.type}) AS {column.name}" for column in stored))
-        local = rows.coalesce(1).limit(CHANGED_ROWS + 1).toArrow() if committable(stored) else None
+        local = rows.coalesce(1).limit(CHANGED_ROWS + 1).toArrow() if few and committable(stored) else None
         moved = before.model_copy(update={"version": upto, "sequence": before.sequence + 1})
         if local is not None and local.num_rows <= CHANGED_ROWS:
             removes = any(weight < 0 for weight in local.column(WEIGHT).to_pylist())
@@ -234,8 +264,11 @@ class OrderedCopies:
         else:
             kept = rows.persist()
             try:
-                moved = _counted(moved, kept.count(), not found.insert_only)
+                counts = kept.selectExpr("count(*)", f"count_if({WEIGHT} < 0)").first()
+                assert counts is not None
+                moved = _counted(moved, counts[0], counts[1] > 0)
                 kept.write.format("delta").mode("append").option("userMetadata", _text(moved)).save(copy.tail)
+                self._logs.forget(copy.tail)
             finally:
                 kept.unpersist()
         return self._again(copy)
@@ -266,10 +299,12 @@ class OrderedCopies:
         )
         files = min(max(self._logs.statistics(source.path)[0] // ROWS_PER_FILE, 1), MANY_FILES)
         rows = rows.repartitionByRange(files, _KEY).sortWithinPartitions(_KEY)
-        rows.write.format("delta").option("userMetadata", _text(note)).save(str(folder / "rows"))
+        rows.write.format("delta").options(**_PLAIN).option("userMetadata", _text(note)).save(str(folder / "rows"))
         first = ChangeNote(rows_id=self._logs.snapshot(str(folder / "rows")).table_id, version=source.old, sequence=1)
         nothing = self._spark.createDataFrame([], schema_text((*columns, Column(name=WEIGHT, type="int"))))
-        nothing.write.format("delta").option("userMetadata", _text(first)).save(str(folder / "changes"))
+        nothing.write.format("delta").options(**_PLAIN).option("userMetadata", _text(first)).save(
+            str(folder / "changes")
+        )
         return Copy(folder, note, ((0, first),))
 
     # ------------------------------------------------------------------ reading one
@@ -301,8 +336,13 @@ class OrderedCopies:
         except _FAILURES:
             return None
         same = self._logs.snapshot(rows).table_id
-        usable = tuple(each for each in found if each[1].rows_id == same)
-        return Copy(folder, note, usable) if usable else None
+        # Each commit of the changes follows the one before it, or somebody else was at work on them, too.
+        in_turn = all(
+            later.sequence == earlier.sequence + 1 and later.version > earlier.version
+            for (_, later), (_, earlier) in pairwise(found)
+        )
+        usable = found and in_turn and all(each.rows_id == same for _, each in found)
+        return Copy(folder, note, found) if usable else None
 
     def _changes(self, path: str) -> Iterator[tuple[int, ChangeNote]]:
         """The commits since small files were last put together, newest first. The version to read is that of the last

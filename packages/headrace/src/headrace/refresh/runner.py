@@ -442,6 +442,8 @@ class Runner:
             if TIES in str(error):
                 return TIES
             reason = f"The changes could not be computed: {short_message(error)}"
+            if off >= {STATE_TABLES, ORDERED_COPIES} or _is_of_the_data(error):
+                return reason
         had_states = StateTables(self.spark, self._logs, table, self._progress).discard()
         had_copies = OrderedCopies(self.spark, self._logs, table, self._progress).discard()
         if not (had_states or had_copies):
@@ -624,6 +626,12 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, HeadraceError):
         return error.message
     return JAVA_ENDED if _is_java_s_end(error) else short_message(error)
+
+
+def _is_of_the_data(error: BaseException) -> bool:
+    """Whether values are what an expression cannot be computed for: a division by zero, say."""
+    state = error.getSqlState() if isinstance(error, PySparkException) else None
+    return (state or "").startswith("22")
 
 
 def _is_java_s_end(error: BaseException) -> bool:

@@ -102,8 +102,11 @@ def _state_tables(context: Context, table: DynamicTable, frontier: Frontier | No
 def _ordered_copies(context: Context, table: DynamicTable) -> list[Row]:
     """The sources that are kept once more, in the order of another column."""
     found = []
-    for copy in OrderedCopies(context.spark, context.logs, table, context.progress).all():
-        rows, _ = context.logs.statistics(copy.rows)
+    copies = OrderedCopies(context.spark, context.logs, table, context.progress)
+    for copy in copies.all():
+        rows = copies.rows(copy)
+        if rows is None:
+            continue
         told = f"ordered copy of {counted(rows, 'row')} and {counted(copy.newest.changed, 'change')}"
         told += f", version {copy.newest.version}"
         found.append(("state", f"{copy.note.name} by {copy.note.key}", told))

@@ -455,7 +455,9 @@ def _reach(actions: pa.Table, column: str) -> Reach | None:
     if len(files) < 2 or any(value is None for low, high, _ in files for value in (low, high)):
         return None  # How the rows of a single file lie, it does not tell.
     least, most = min(low for low, _, _ in files), max(high for _, high, _ in files)
-    if not all(isinstance(end, int | datetime.date) and not isinstance(end, bool) for end in (least, most)):
+    if not all(isinstance(end, int | datetime.date) for end in (least, most)):
+        return None
+    if any(isinstance(end, bool | datetime.datetime) for end in (least, most)):
         return None
     width = _number(most) - _number(least) + 1
     opened = sum(size * (_number(high) - _number(low) + 1) for low, high, size in files)

@@ -61,6 +61,11 @@ class Inputs:
         return [(one, other) for one, other in both_ways if self._over(one, ours) and self._over(other, theirs)]
 
     @cached_property
+    def may_match_nulls(self) -> bool:
+        """Whether a NULL equals another one in some condition."""
+        return any(each.sides is not None and "<=>" in each.text for each in self.conditions)
+
+    @cached_property
     def equals(self) -> list[set[str]]:
         """Expressions that have the same value in every row of the join, also by way of others."""
         found: list[set[str]] = []
@@ -74,7 +79,7 @@ class Inputs:
         known = {
             other: one
             for same in self.equals
-            for one in sorted(same, reverse=True)  # So that a plain column is preferred to an expression over one.
+            for one in sorted(same, key=lambda text: (text.isidentifier(), text))  # A plain column is preferred.
             for other in same
             if self._over(one, ours) and self._over(other, theirs)
         }
@@ -157,7 +162,8 @@ def _term(stages: Stages, inputs: Inputs, place: int, found: Changes, *, old: bo
         node = inputs.nodes[nearest]
         keys = inputs.known_pairs(start, inputs.names[nearest])
         ours, theirs = [one for one, _ in keys], [other for _, other in keys]
-        side = stages.matching(node, theirs, found, ours, old=nearest < place if old is None else old)
+        at_old = nearest < place if old is None else old
+        side = stages.matching(node, theirs, found, ours, old=at_old, nulls=inputs.may_match_nulls)
         if stages.small and reached != start and stages.is_big(node) and passed <= _SURELY_FEW:
             # Spark would take the product of what was joined so far for large, and sort the big side.
             rows = F.broadcast(rows)

@@ -86,15 +86,17 @@ def linear_in_left(
     # Where the right side is as it was, its keys are worth having only if they are there already.
     if keys is not None and not (stages.is_kept(keys) or (right is not None and stages.state_table(keys) is not None)):
         keys = None
+    nulls = bool(node.null_safe_equalities)
     # First of all: the new keys are the stored ones and these.
     moved = stages.materialized(keys) if keys is not None else None
     terms: list[DataFrame] = []
     if left is not None:
         other = keys if keys is not None and isinstance(node, SemiJoin) else node.right
-        terms.append(apply(left.rows, stages.matching(other, node.right_keys, left, node.left_keys, old=False)))
+        side = stages.matching(other, node.right_keys, left, node.left_keys, old=False, nulls=nulls)
+        terms.append(apply(left.rows, side))
     if right is None:
         return terms
-    candidates = stages.matching(node.left, node.left_keys, right, node.right_keys, old=True)
+    candidates = stages.matching(node.left, node.left_keys, right, node.right_keys, old=True, nulls=nulls)
     if keys is not None:
         return terms + from_matches(_flipped(stages, node, moved, candidates), candidates, right)
     touched = stages.materialize(Changes(weighted(joined(candidates, right.rows, node, "left_semi"), 1), True))
@@ -105,11 +107,11 @@ def linear_in_left(
         comes_or_goes = Changes(net(right.rows.select(*names, WEIGHT), list(dict.fromkeys(node.right_keys))), False)
         rows = touched.rows.drop(WEIGHT)
         return terms + from_matches(_flipped(stages, node, comes_or_goes, rows), rows, right)
-    old = stages.matching(node.right, node.right_keys, touched, node.left_keys, old=True)
+    old = stages.matching(node.right, node.right_keys, touched, node.left_keys, old=True, nulls=nulls)
     if touched.local is not None and stages.uses(COUNTED_MATCHES):
         matches = _matches(stages, node, touched, old, right)
         return terms + from_matches(matches, matches, right)
-    new = stages.matching(node.right, node.right_keys, touched, node.left_keys, old=False)
+    new = stages.matching(node.right, node.right_keys, touched, node.left_keys, old=False, nulls=nulls)
     rows = touched.rows.drop(WEIGHT)
     return [*terms, apply(weighted(rows, 1), new), apply(weighted(rows, -1), old)]
 
