@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 
+from headrace.plan.explain import call_text
 from headrace.plan.nodes import Aggregate, AggregateCall, Expression, Node, Plan, UnionAll
 from headrace.plan.types import comparable, storable
 
@@ -108,4 +109,11 @@ def _over_values(call: AggregateCall, values: tuple[Expression, ...]) -> Aggrega
 def _over_parts(call: AggregateCall) -> AggregateCall:
     argument = call.name + _EACH
     function = "sum" if call.function in ("count", "sum") else call.function
-    return AggregateCall(name=call.name, function=function, argument=argument, argument_type=call.type, type=call.type)
+    return AggregateCall(
+        name=call.name,
+        function=function,
+        argument=argument,
+        argument_type=call.type,
+        type=call.type,
+        written=call_text(call),
+    )

@@ -96,6 +96,8 @@ def _words(node: Node, sources: tuple[str, ...]) -> tuple[str, str]:
 
 
 def call_text(call: AggregateCall) -> str:
+    if call.written is not None:
+        return call.written
     if call.distinct_of and call.text is None:
         return f"{call.function}(DISTINCT {', '.join(each.text for each in call.distinct_of)})"
     kept = f" FILTER (WHERE {call.filter})" if call.filter is not None else ""

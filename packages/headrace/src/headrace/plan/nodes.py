@@ -146,6 +146,8 @@ class AggregateCall(Frozen):
     distinct_of: tuple[Expression, ...] = ()
     """Of count, sum and avg with DISTINCT, the values that are looked at once each; NULL where a FILTER leaves the row
     out. Their names are empty."""
+    written: str | None = None
+    """The call that this one computes from its results over parts, for people."""
 
     @property
     def column(self) -> Column:
