@@ -59,7 +59,7 @@ def is_gone(pid: int) -> bool:
     """A zombie that nobody has waited for is as good as gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 

@@ -83,7 +83,7 @@ class Reach:
         """The share of what lies between least and most that is in these ranges.
 
         >>> Reach(1, 100, 1.0).covered([(0, 9), (91, 95)])
-        0.15
+        0.14
         """
         low, high = _number(self.least), _number(self.most)
         met = [(max(_number(a), low), min(_number(b), high)) for a, b in spans]
