@@ -153,3 +153,17 @@ def test_estimates_are_told_where_there_was_a_choice() -> None:
         ("estimated seconds, incremental", 0.5),
         ("estimated seconds, all rows", 2.0),
     ]
+
+
+def test_what_mixed_changes_took_is_the_most_that_as_many_insertions_take() -> None:
+    mixed = _past(1_000, 0.2, insert_only=False)
+    quick = replace(WHOLE, seconds=0.8)
+    found = estimate([mixed, quick], _work(1_000, joins=True))
+    assert found is not None
+    assert (found.incremental_seconds, found.prefers_full) == (0.2, False)
+    found = estimate([_past(1_000, 0.1), mixed, quick], _work(1_000))
+    assert found is not None
+    assert found.incremental_seconds == 0.1, "measured with insertions"
+    found = estimate([_past(1_000, 0.1), quick], _work(1_000, insert_only=False))
+    assert found is not None
+    assert found.incremental_seconds > 0.1, "the other way round it says nothing"

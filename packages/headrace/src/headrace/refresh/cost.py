@@ -163,7 +163,9 @@ def _seconds(incremental: Sequence[Past], changed_rows: int, only_inserted: bool
         if each.changed_rows is not None
         and (each.insert_only is only_inserted or each.changed_rows * _SAME_SIZE < changed_rows)
     ]
-    near = [s for rows, s in measured if changed_rows <= rows * _SAME_SIZE and rows <= changed_rows * _SAME_SIZE]
+    near = _near(measured, changed_rows)
+    if not near and only_inserted:  # As many changes of all kinds took at least as long.
+        near = _near([(each.changed_rows or 0, each.seconds) for each in incremental], changed_rows)
     if near:
         return statistics.median(near[:3])
     smaller = [(rows, seconds) for rows, seconds in measured if rows < changed_rows]
@@ -172,3 +174,8 @@ def _seconds(incremental: Sequence[Past], changed_rows: int, only_inserted: bool
         return seconds + (changed_rows - rows) * per_row
     guess = _FIXED_SECONDS + changed_rows * per_row
     return min([guess, *(seconds for _, seconds in measured)])
+
+
+def _near(measured: Sequence[tuple[int, float]], changed_rows: int) -> list[float]:
+    """What changes of about this size took."""
+    return [s for rows, s in measured if changed_rows <= rows * _SAME_SIZE and rows <= changed_rows * _SAME_SIZE]
