@@ -22,6 +22,7 @@ QUERIES = {
         (SELECT *, row_number() OVER (PARTITION BY customer ORDER BY price DESC, id) AS n FROM o) WHERE n <= 2""",
 }
 CHANGES = """
+    INSERT INTO o VALUES (1000 + {round}, 1, 5.00);
     INSERT INTO o SELECT id + 100 * {round}, customer + 1, price + {round} FROM o WHERE id % 3 = 0 AND id < 100;
     DELETE FROM o WHERE id % 11 = {round} OR customer = 3 + {round};
     INSERT INTO c VALUES (20 + {round}, 'new'), (NULL, NULL), (3 + {round}, 'twice')
