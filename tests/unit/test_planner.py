@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from headrace.catalog.records import ASKED_FOR, DynamicTable, Frontier, SourceVersion
+from headrace.catalog.records import ASKED_FOR, DynamicTable, Frontier, RefreshMode, SourceVersion
 from headrace.errors import UserError
 from headrace.plan.nodes import Aggregate, AggregateCall, Column, Filter, Plan, Relation
 from headrace.plan.query import BoundText, OutputColumn, Query, Source
@@ -208,15 +208,16 @@ def test_what_a_new_day_does() -> None:
     call = AggregateCall(name="m_2", function="max", argument="current_date()", argument_type="date", type="date")
     grouped = Plan(root=Aggregate(child=leaf, keys=(), calls=(call,)), columns=())
     yesterday = stored(frontier=Frontier(sources=(OLD,), date="2024-04-30"))
-    for plan, mode, word in (
+    cases: tuple[tuple[Plan | None, RefreshMode, str], ...] = (
         (by_row, "AUTO", "moves rows of filters and projections, incrementally."),
         (grouped, "AUTO", "one FULL refresh: current_date is used in an aggregate"),
         (None, "AUTO", "one FULL refresh: No incremental rule: nothing."),
         (by_row, "FULL", "one FULL refresh: REFRESH_MODE is FULL."),
-    ):
+    )
+    for plan, mode, word in cases:
         query = table().query.model_copy(update={"plan": plan, "uses_current_date": True, "unsupported": "nothing"})
         decision = decided(facts(), of=table(query=query, refresh_mode=mode), at=yesterday)
-        told = each_new_day(query, mode)  # type: ignore[arg-type]
+        told = each_new_day(query, mode)
         assert told is not None
         assert told.startswith(word)
         assert (decision.mode == "FULL") is ("FULL" in told)

@@ -42,7 +42,8 @@ CHANGED_BYTES = 32_000_000
 where it is needed more than once."""
 LISTED_KEYS = 5_000_000
 """Of a larger change, the keys are held in the driver, up to so many, to say which files have any of them."""
-_DISTINCT = ("byte", "short", "integer", "long", "date", "string", "boolean")
+_ONE_LOOK = ("byte", "short", "integer", "long", "date", "string", "boolean")
+"""Types of which equal values are the same in every way, as 0.0 and -0.0 are not."""
 _RANGED = ("byte", "short", "integer", "long", "date")
 BIG_ROWS = 50_000
 """From so many source rows on, it pays to compute a changeset first and read only what its keys can match."""
@@ -380,8 +381,8 @@ class Stages:
         already left out.
 
         `texts` are the key expressions over the node, `keys` those over the changeset; without `nulls`, a NULL
-        among these matches nothing. This only ever saves reading:
-        the join or grouping that follows decides what matches."""
+        among these matches nothing. This only ever saves reading: the join or grouping that follows decides what
+        matches."""
         values = self._key_values(texts, changes, keys)
         if changes.cached and self.size(node) > 2 * self._changed_rows:
             values = self._many_key_values(texts, changes, keys)
@@ -421,7 +422,7 @@ class Stages:
     def _distinct(self, changes: Changes, local: pa.Table, keys: Sequence[str]) -> Changes | None:
         """The distinct values of these keys; None where equal ones may look different."""
         rows = changes.rows.selectExpr(*(f"{key} AS __hr_m{number}" for number, key in enumerate(keys)))
-        if any(field.dataType.typeName() not in _DISTINCT for field in rows.schema.fields):
+        if any(field.dataType.typeName() not in _ONE_LOOK for field in rows.schema.fields):
             return None
         plain = [key.strip("`") for key in keys]
         are_columns = set(plain) <= set(local.column_names)
