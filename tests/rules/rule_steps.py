@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from headrace import Lake
 from headrace.catalog.records import DynamicTable
 from headrace.ivm.layout import VISIBLE, cut_rows, layout_of, live_local, schema_text
+from headrace.storage.delta import all_rows
 from rules.rule_format import RuleTest, Weighted
 
 
@@ -28,7 +29,7 @@ def nonzero(rows: Weighted) -> Weighted:
 def contents_of(lake: Lake) -> Weighted:
     """The public rows as text, from storage: the view that users read is compared with them at the end of a test."""
     table = _result(lake)
-    stored = live_local(DeltaTable(table.storage_path).to_pyarrow_table())
+    stored = live_local(all_rows(DeltaTable(table.storage_path), table.storage_path))
     if VISIBLE in stored.column_names:
         stored = stored.filter(stored.column(VISIBLE))
     rows = lake.spark.createDataFrame(stored, schema=schema_text(layout_of(table.query).columns))

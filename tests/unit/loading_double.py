@@ -30,6 +30,7 @@ from headrace.loading.receiving import Receipt
 from headrace.loading.spool import RowFile
 from headrace.names import TableName
 from headrace.result import Result
+from headrace.storage.delta import all_rows
 
 NAME = TableName("main", "public", "events")
 _JUDGED = pa.schema([("load", pa.int32()), ("number", pa.int64()), ("row", pa.string()), ("error", pa.string())])
@@ -193,13 +194,13 @@ class LoadingLake:
         return self.loader.committer.look()
 
     def rows(self) -> list[int]:
-        return sorted(DeltaTable(self.table).to_pyarrow_table().column("id").to_pylist())
+        return sorted(all_rows(DeltaTable(self.table), self.table).column("id").to_pylist())
 
     def rejects(self) -> list[tuple[str, int]]:
         path = str(self.folder / "events_rejects")
         if not DeltaTable.is_deltatable(path):
             return []
-        found = DeltaTable(path).to_pyarrow_table().to_pylist()
+        found = all_rows(DeltaTable(path), path).to_pylist()
         return sorted((row["batch_id"], row["row_number"]) for row in found)
 
     def spooled(self) -> list[str]:

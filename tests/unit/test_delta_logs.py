@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from headrace.errors import NotFound, Unsupported
-from headrace.storage.delta import DeltaLogs, _kind
+from headrace.storage.delta import DeltaLogs, _kind, all_rows
 
 
 def test_a_table_created_again_is_seen_as_another_one(tmp_path: Path) -> None:
@@ -42,6 +42,24 @@ def test_commits_of_others_are_seen(tmp_path: Path) -> None:
     found = logs.commits(path, 0, 1)
     assert found is not None
     assert [commit.changes for commit in found] == ["append"]
+
+
+def test_rows_are_read_without_python_in_the_threads_of_arrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that called Python while the process ends would abort it."""
+    path = str(tmp_path / "with space é")
+    for key in ("a b", "ü%41", "x=y/z", None):
+        rows = pa.table({"n": [1], "key": pa.array([key], pa.string())})
+        write_deltalake(path, rows, mode="append", partition_by="key")
+    expected = DeltaTable(path).to_pyarrow_table().to_pylist()
+    assert len(expected) == 4
+
+    def never(*_: object) -> None:
+        raise AssertionError("Python reads the files")
+
+    monkeypatch.setattr("deltalake.fs.DeltaStorageHandler.from_table", never)
+    assert sorted(all_rows(DeltaTable(path), path).to_pylist(), key=str) == sorted(expected, key=str)
+    monkeypatch.chdir(tmp_path)
+    assert all_rows(DeltaTable(path), Path(path).name).num_rows == 4
 
 
 @pytest.mark.parametrize(
