@@ -256,6 +256,29 @@ def test_days_that_were_left_out_of_the_calendar(lake: Lake, table: str) -> None
             assert [day for (day,) in found] == days
 
 
+@pytest.mark.parametrize("partitions", ["", " PARTITIONED BY (d)", " CLUSTER BY (d)"])
+def test_the_least_and_the_greatest_day_of_a_table(lake: Lake, partitions: str) -> None:
+    """Delta would answer these from its log, through Java's old classes."""
+    lake.sql(
+        f"""
+        CREATE TABLE t (id INT, d DATE){partitions}; INSERT INTO t VALUES (1, DATE'1582-10-10'), (2, DATE'0001-01-01');
+        CREATE TABLE u (d DATE); INSERT INTO u VALUES (DATE'1582-10-09');
+        CREATE DYNAMIC TABLE d AS SELECT min(d) AS least, max(d) AS greatest, count(*) AS n FROM t;
+        CREATE DYNAMIC TABLE later AS SELECT id FROM t WHERE d > (SELECT max(d) FROM u)
+        """
+    )
+    question = "SELECT CAST(min(d) AS STRING), CAST(max(d) AS STRING), count(*) FROM t"
+    for change in ("INSERT INTO t VALUES (3, DATE'1582-10-11'), (4, NULL)", "DELETE FROM t WHERE id = 3"):
+        lake.sql(change)
+        refresh(lake, "d")
+        refresh(lake, "later")
+        expected = lake.sql(question).rows
+        assert lake.sql("SELECT CAST(least AS STRING), CAST(greatest AS STRING), n FROM d").rows == expected
+        assert expected[0][0] == "0001-01-01"
+        assert expected[0][1] == ("1582-10-11" if change.startswith("INSERT") else "1582-10-10")
+        assert lake.sql("SELECT id FROM t WHERE d > (SELECT max(d) FROM u) ORDER BY id").rows[0] == (1,)
+
+
 def test_not_in_over_floats(lake: Lake) -> None:
     """Spark's own join for NOT IN tells 0.0 from -0.0."""
     lake.sql(
