@@ -27,7 +27,8 @@ from headrace.result import Result
 HERE = Path(__file__).parent
 LAKE = Path("demo-dbt-lake")
 MARKER = LAKE / ".headrace-dbt-demo"
-FIRST, MORE = 5_000, 40
+BEFORE, AFTER, MORE = 4_900, 100, 40
+"""Trips that come before the streams are made, after it, and after the first build."""
 START_SECONDS = 300
 
 console = Console(highlight=False)
@@ -70,16 +71,21 @@ class Demo:
 
     def run(self) -> None:
         self._heading("1", "The source", "A table with change tracking and two streams on it, made outside dbt.")
-        self._show_code((HERE / "sql" / "raw.sql").read_text("utf-8"))
-        self._lake.sql((HERE / "sql" / "raw.sql").read_text("utf-8"))
-        self._arrive(FIRST)
+        self._runs("raw.sql")
+        self._arrive(BEFORE)
+        self._runs("streams.sql")
+        self._arrive(AFTER)
+        self._offsets()
 
         self._heading("2", "dbt debug", "The profile reads the address and the password from the environment.")
         self._dbt("debug", only=("Connection test", "All checks"))
 
-        self._heading("3", "dbt build", "Seeds, models and tests. trips_enriched reads all trips: it is new.")
+        self._heading(
+            "3", "dbt build", "trips_enriched is new and reads all trips; trips_arrived reads only its stream."
+        )
         self._dbt("build")
         self._counts()
+        self._offsets()
 
         self._heading("4", "New trips, and dbt run", "Now trips_enriched is incremental: it reads its stream.")
         self._arrive(MORE)
@@ -107,9 +113,11 @@ class Demo:
         console.print(Rule(f"[bold]{number}. {title}[/bold]", align="left", style="cyan"))
         console.print(told, style="italic")
 
-    def _show_code(self, text: str) -> None:
+    def _runs(self, file: str) -> None:
+        text = (HERE / "sql" / file).read_text("utf-8")
         for line in text.strip().splitlines():
             console.print(f"  {line}", style="green", markup=False, soft_wrap=True)
+        self._lake.sql(text)
 
     def _arrive(self, trips: int) -> None:
         text = (HERE / "sql" / "trips.sql").read_text("utf-8")

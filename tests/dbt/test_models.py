@@ -223,6 +223,8 @@ def test_clones_take_nothing_away(new_project: NewProject, dbt_server: DbtServer
         assert "is a table stream" in ran
         for name in names[1:]:
             assert dbt_server.rows(f"SELECT id FROM {schema}.{name}") == [(1,)]
+        assert "ERROR" not in project.succeeds("docs", "generate", "--no-compile")
+        assert dict(dbt_server.rows(f"DESC EXTENDED {schema}.of_table"))["type"] == "TABLE"
         assert dbt_server.records(f"SHOW TABLE STREAMS IN {schema}")[0]["name"] == "of_stream"
         assert dbt_server.rows(f"SELECT {schema}.of_function()") == [(1,)]
         assert dbt_server.temporary(schema) == []

@@ -162,6 +162,13 @@ def test_a_stream_belongs_to_one_table(new_project: NewProject, dbt_server: DbtS
     trips.model("second", either("s_second"))
     project.succeeds("run", "--full-refresh", "--select", "second")
     trips.add(5)
+    for materialized in ("incremental", "table"):
+        trips.model("third", "select id from {{ source('raw', 's_first') }}", materialized=materialized)
+        ran = project.fails("run", "--select", "third")
+        assert f"loading main.{schema}.third would take what it has now: main.{schema}.first would miss rows" in ran
+        project.succeeds("run", "--select", "third", "--empty")
+        dbt_server.rows(f"DROP TABLE {schema}.third")
+    (project.folder / "models/third.sql").unlink()
     project.succeeds("run")
     assert trips.ids("first") == trips.ids("second") == [1, 2, 3, 4, 5]
 

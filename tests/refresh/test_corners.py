@@ -123,6 +123,8 @@ def test_a_shallow_clone_as_a_source(lake: Lake) -> None:
         lake.sql("CREATE DYNAMIC TABLE d AS SELECT k, sum(v) AS s FROM c GROUP BY k")
     assert "shallow clone" in (caught.value.hint or "")
     assert lake.sql("SHOW DYNAMIC TABLES").rows == []
+    described = {row[0]: row[1] for row in lake.sql("DESC EXTENDED c").rows}
+    assert described["statistics"].startswith("2 rows ")
 
 
 def test_maps_as_values_of_groups(lake: Lake) -> None:

@@ -80,3 +80,11 @@ def test_a_dynamic_table_gets_another_name(lake: Lake) -> None:
     with pytest.raises(NotAllowed, match=r"the table stream main\.\w+\.s"):
         lake.sql("ALTER DYNAMIC TABLE d RENAME TO f")
     assert len(lake.sql("SELECT * FROM d")) == 2
+
+
+def test_the_facts_of_a_table(lake: Lake) -> None:
+    lake.sql("CREATE TABLE t (id INT) COMMENT 'c'; INSERT INTO t VALUES (1), (2)")
+    told = dict(row[:2] for row in lake.sql("DESC EXTENDED t").rows)
+    assert (told["type"], told["comment"], told["name"]) == ("TABLE", "c", "t")
+    assert told["statistics"].startswith("2 rows ")
+    assert "20" < told["created_time"] < told["last_modified_time"]

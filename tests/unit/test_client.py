@@ -145,6 +145,12 @@ def test_what_answers_may_be_no_headrace() -> None:
             connect(f"http://127.0.0.1:{other.getsockname()[1]}", token="t")
 
 
+def test_https_where_the_server_speaks_http(server: Double) -> None:
+    with pytest.raises(errors.ServiceFault, match="does not speak HTTPS") as caught:
+        connect(server.url.replace("http://", "https://"), token=TOKEN)
+    assert server.url in str(caught.value.hint)
+
+
 def test_nobody_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

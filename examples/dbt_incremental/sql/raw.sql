@@ -9,9 +9,3 @@ CREATE TABLE raw.trips (
   rider STRING,
   fare DECIMAL(10,2)
 ) TBLPROPERTIES ('change_tracking'='true');
-
-CREATE TABLE STREAM raw.trips_stream_dev ON TABLE raw.trips
-  WITH PROPERTIES ('TABLE_STREAM_MODE'='APPEND_ONLY');
-
-CREATE TABLE STREAM raw.arrivals_stream_dev ON TABLE raw.trips
-  WITH PROPERTIES ('TABLE_STREAM_MODE'='APPEND_ONLY');

@@ -66,7 +66,7 @@ class ColumnConstraints:
         return f"""create or replace table <model_identifier> tblproperties (
             'delta.constraints.id_not_null' = '`id` is not null',
             'delta.constraints.id_check' = '(id > 0)',
-            'delta.constraints.id_check_3' = 'id >= 1'
+            'delta.constraints.id_check_2' = 'id >= 1'
         ) {FROM_MODEL}"""
 
 
@@ -88,7 +88,7 @@ class TestModelConstraintsRuntimeEnforcement(constraints.TestModelConstraintsRun
         return f"""create or replace table <model_identifier> tblproperties (
             'delta.constraints.id_not_null' = '`id` is not null',
             'delta.constraints.check' = '(id > 0)',
-            'delta.constraints.check_3' = 'id >= 1'
+            'delta.constraints.check_2' = 'id >= 1'
         ) {FROM_MODEL}"""
 
 

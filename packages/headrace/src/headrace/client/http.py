@@ -238,6 +238,11 @@ class Http:
 
     def _lost(self, error: httpx.TransportError) -> ServiceFault:
         reason = str(error) or type(error).__name__
+        if "WRONG_VERSION_NUMBER" in reason:
+            return ServiceFault(
+                f"The server at {self.url} does not speak HTTPS: {reason}.",
+                hint=f"Write {self.url.replace('https://', 'http://', 1)}, if the network between can be trusted.",
+            )
         if isinstance(error, _NOT_SENT):
             return ServiceFault(
                 f"The server at {self.url} cannot be reached: {reason}.",

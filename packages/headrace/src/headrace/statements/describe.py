@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.catalog.records import DynamicTable
-from headrace.errors import NotFound
+from headrace.errors import NotFound, Unsupported
 from headrace.ivm.layout import grouped_root
 from headrace.names import TableName, quote
 from headrace.plan.types import type_text
@@ -132,6 +132,14 @@ def _state(context: Context, table: DynamicTable, *, grouped: bool) -> str:
     return ", ".join(kept)
 
 
+def _last_modified(context: Context, path: str) -> datetime | None:
+    try:
+        last = context.logs.history(path, 1)
+    except Unsupported:  # A shallow clone.
+        return None
+    return datetime.fromtimestamp(last[0].timestamp / 1000, tz=timezone.utc) if last else None
+
+
 def _table_block(context: Context, name: TableName) -> list[tuple[str, str]]:
     info: dict[str, str] = {}
     past_columns = False
@@ -160,9 +168,8 @@ def _table_block(context: Context, name: TableName) -> list[tuple[str, str]]:
     if located is None:
         return [*block, ("format", info.get("Provider", "").upper()), ("location", info.get("Location", ""))]
     path = located.source.path
-    last = context.logs.history(path, 1)
-    when = datetime.fromtimestamp(last[0].timestamp / 1000, tz=timezone.utc) if last else None
-    block[4] = ("last_modified_time", _time(context, when))
+    block[3] = ("created_time", _time(context, context.logs.created(path)))
+    block[4] = ("last_modified_time", _time(context, _last_modified(context, path)))
     block[6] = ("properties", _pairs(shown_properties(context.logs.snapshot(path).properties)))
     rows, size = context.logs.statistics(path)
     return [

@@ -110,9 +110,10 @@ def refuse_dangerous(context: Context, statement: sql.Statement) -> None:
 
 
 def _refusal(what: str, position: Position | None) -> Dangerous:
+    plain = "Schemas and tables have names of letters, digits and underscores. " if "by their path" in what else ""
     return Dangerous(
         f"{what}: a server refuses that.",
-        hint="An administrator can run it when the server is started with allow_unsafe_sql = true.",
+        hint=f"{plain}An administrator can run it when the server is started with allow_unsafe_sql = true.",
         position=position,
     )
 

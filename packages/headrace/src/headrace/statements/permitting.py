@@ -74,7 +74,7 @@ def require_code(
     if not context.settings.code_tasks:
         raise NotAllowed(
             f"This server runs no {many}.",
-            hint="Whoever runs it can allow them: code_tasks = true in headrace.toml.",
+            hint="Whoever runs it can allow them: code_tasks = true in headrace.toml, and start it again.",
         )
 
 

@@ -236,6 +236,12 @@ class DeltaLogs:
             version = commit.version
         return version
 
+    def created(self, path: str) -> datetime.datetime | None:
+        """When the table was made, or made anew."""
+        with self._lock:
+            made = self._newest(path).metadata().created_time
+        return None if made is None else datetime.datetime.fromtimestamp(made / 1000, tz=datetime.timezone.utc)
+
     def statistics(self, path: str) -> tuple[int, int]:
         """(records, bytes) of the newest version, from file statistics."""
         with self._lock:

@@ -106,12 +106,14 @@ def _first_columns(logs: DeltaLogs, stream: TableStream, now: Snapshot) -> tuple
 
 
 def stale(stream: TableStream, why: str, first: str = "Create it again:") -> StaleStream:
+    properties = f"'TABLE_STREAM_MODE'='{stream.mode}', 'SHOW_INITIAL_ROWS'='{str(stream.show_initial_rows).upper()}'"
     since = f"{stream.offset_moved_at:%Y-%m-%d %H:%M:%S} UTC"
     return StaleStream(
         f"The table stream {stream.table_name} is stale: {why}. It was last moved at {since}, to version "
         f"{stream.offset}; what changed after that cannot be read through it any more.",
-        hint=f"{first} CREATE OR REPLACE TABLE STREAM {stream.table_name} ON TABLE {stream.source}. "
-        "WITH PROPERTIES ('SHOW_INITIAL_ROWS'='TRUE') it begins with the rows that the table has then.",
+        hint=f"{first} CREATE OR REPLACE TABLE STREAM {stream.table_name} ON TABLE {stream.source} "
+        f"WITH PROPERTIES ({properties}). With 'SHOW_INITIAL_ROWS'='TRUE' it begins with the rows that the table has "
+        "then.",
     )
 
 

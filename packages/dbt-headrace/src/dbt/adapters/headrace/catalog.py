@@ -94,17 +94,22 @@ class CatalogReader:
         facts = self._facts(relation)
         if facts.get("type") != "VIEW":
             return _moment(facts.get("last_modified_time", ""))
-        try:
-            stream = {
-                str(row["property"]): row["value"] for row in self._rows(f"DESC TABLE STREAM {relation.render()}")
-            }
-        except NotFound:
+        stream = self._stream(relation)
+        if not stream:
             return None
         return _moment(
             {
                 str(row["column_name"]): str(row["data_type"]) for row in self._rows(f"DESC EXTENDED {stream['table']}")
             }.get("last_modified_time", "")
         )
+
+    def _stream(self, relation: BaseRelation) -> dict[str, Any]:
+        """What DESC TABLE STREAM tells; nothing of what is none."""
+        try:
+            rows = self._rows(f"DESC TABLE STREAM {relation.render()}")
+        except NotFound:
+            return {}
+        return {str(row["property"]): row["value"] for row in rows}
 
     def _rows_of(self, relation: BaseRelation) -> list[list[Any]]:
         try:
@@ -113,7 +118,8 @@ class CatalogReader:
         except NotFound:
             return []
         kind = facts.get("type", "TABLE")
-        if tuple(row["column_name"] for row in columns[: len(_OF_A_STREAM)]) == _OF_A_STREAM:
+        looks_so = tuple(row["column_name"] for row in columns[: len(_OF_A_STREAM)]) == _OF_A_STREAM
+        if kind == "VIEW" and looks_so and self._stream(relation):
             kind = "TABLE STREAM"
         about = [
             relation.database, relation.schema, relation.identifier, kind.lower().replace(" ", "_"),
@@ -134,7 +140,7 @@ class CatalogReader:
 
 
 _OF_A_STREAM = ("__change_type", "__commit_version", "__commit_timestamp")
-"""The first columns of every table stream, and of nothing else: Spark's catalog takes it for a view."""
+"""The first columns of every table stream. Spark's catalog takes it for a view, and a view of it may have them, too."""
 _STAT_PARTS = ("label", "value", "description", "include")
 
 

@@ -30,6 +30,7 @@ _HINTS = {
     "INVALID_TEMP_OBJ_REFERENCE": "A view cannot use a temporary view or function of a hook or sql_header: make a "
     "persistent one, or make the model a table.",
     "DELTA_VIOLATE_CONSTRAINT": "A constraint of the model's contract does not hold. The table is as it was before.",
+    " is stale: ": "Then run the models that read it with dbt run --full-refresh.",
     "There is no virtual cluster": "Make it with CREATE VCLUSTER, or mend vcluster in the profile or the model.",
 }
 """What to do, where dbt's users can do more than the error says."""

@@ -11,6 +11,9 @@ from urllib.parse import urlsplit
 from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
 
+from headrace.errors import NotAllowed
+from headrace.names import require_plain
+
 EMBEDDED = "embedded"
 _DIALECTS = ("spark",)
 _HOST = re.compile(r"\[[0-9a-fA-F:]+\](:\d+)?|[^\s/@?#:]+(:\d+)?")
@@ -49,6 +52,10 @@ class HeadraceCredentials(Credentials):
             raise DbtRuntimeError(f"query_tag has {len(self.query_tag)} characters; write 1 to {_TAG_LENGTH}.")
         if not self.schema:
             raise DbtRuntimeError("schema is missing: name the one that dbt is to build in.")
+        try:
+            require_plain(self.schema, "schema")
+        except NotAllowed as error:
+            raise DbtRuntimeError(str(error)) from None
         if not self.service:
             raise DbtRuntimeError("service is missing: write http://host:port, https://host:port, or embedded.")
         if self.is_embedded:

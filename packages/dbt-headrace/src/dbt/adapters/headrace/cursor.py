@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.dbapi.literals import template
 from headrace.dbapi.types import description as described
-from headrace.errors import HeadraceError, UserError
+from headrace.errors import HeadraceError, Position, UserError
 from headrace.result import Result
 from headrace.sql.split import split_statements
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "(")
 _BEGINNING = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _COMMENT = re.compile(r"\s*(/\*.*?\*/)", re.DOTALL)
+_LINES_OF_DBT = re.compile(r"/\*.*?\*/\n", re.DOTALL)
 
 
 class Cursor:
@@ -51,7 +52,7 @@ class Cursor:
                     self._take(part.text, result)
             except HeadraceError as error:
                 if error.position is not None:
-                    error.position = part.in_script(error.position)
+                    error.position = _in_the_file(part.in_script(error.position), text)
                 raise
 
     def _take(self, text: str, result: Result) -> None:
@@ -119,6 +120,17 @@ def _node_comment(text: str) -> str:
     """
     found = _COMMENT.match(text)
     return found[1] if found else ""
+
+
+def _in_the_file(position: Position, text: str) -> Position:
+    """Where that is in the text without the comment that dbt puts before it: so it is written under target/run.
+
+    >>> _in_the_file(Position(3, 5), '/* {"app": "dbt"} */\\nselect\\n  1/0')
+    Position(line=2, column=5)
+    """
+    found = _LINES_OF_DBT.match(text)
+    lines = found[0].count("\n") if found else 0
+    return Position(position.line - lines, position.column) if position.line > lines else position
 
 
 def _refreshed_rows(result: Result) -> int:

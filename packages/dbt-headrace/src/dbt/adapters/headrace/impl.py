@@ -550,16 +550,30 @@ class HeadraceAdapter(SQLAdapter):
             return streams.FullLoad(compiled_code)
         later_code = incremental_code(context, model)
         reader = self._streams()
-        named = [
+        named = self._named_streams(context, (compiled_code, later_code), reader.place)
+        with self.connections.exception_handler("the table streams of the model"):
+            return reader.full_load(model, compiled_code, later_code, named)
+
+    @available.parse_none
+    def refuse_streams_of_others(self, context: dict[str, Any], target: BaseRelation) -> None:
+        """A table that is made anew takes what the streams have that its query names."""
+        if self.is_partial():
+            return
+        reader = self._streams()
+        named = self._named_streams(context, (str(context["compiled_code"]), ""), reader.place)
+        with self.connections.exception_handler("the table streams of the model"):
+            reader.refuse_others(named, target.render())
+
+    def _named_streams(
+        self, context: dict[str, Any], codes: tuple[str, str | None], place: streams.Place
+    ) -> list[Mapping[str, Any]]:
+        """The sources that these queries of a model name and that are streams."""
+        return [
             source
-            for source in streams.named_sources(
-                model, (compiled_code, later_code), context["graph"]["sources"], reader.place
-            )
+            for source in streams.named_sources(context["model"], codes, context["graph"]["sources"], place)
             if (found := self.get_relation(source["database"], source["schema"], source["identifier"])) is not None
             and found.type == HeadraceRelationType.External
         ]
-        with self.connections.exception_handler("the table streams of the model"):
-            return reader.full_load(model, compiled_code, later_code, named)
 
     @available.parse_list
     def after_load(self, load: streams.FullLoad, target: BaseRelation) -> list[str]:

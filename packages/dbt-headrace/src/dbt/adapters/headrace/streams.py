@@ -22,7 +22,7 @@ from dbt_common.exceptions import DbtRuntimeError
 from dbt.adapters.headrace.building import BESIDE, named_after
 from headrace.dbapi.literals import literal
 from headrace.errors import HeadraceError, NotFound, QueryFailed, SyntaxFault, UserError
-from headrace.names import TableName, parse_parts, quote
+from headrace.names import TableName, parse_parts, quote, quote_if_needed
 from headrace.sql.table_names import DottedName, dotted_names, table_aliases
 from headrace.sql.tokens import Token, scan
 
@@ -135,27 +135,43 @@ def settled(read: Iterable[Stream], properties: Mapping[str, str], table: str) -
     late: list[tuple[Stream, int]] = []
     for stream in read:
         told = properties.get(NOTE + stream.name)
-        note = None if told is None else Note.read(told)
-        why = None
-        if note is None:
-            why = "was loaded without it"
-        elif note.made not in (None, stream.made):
-            why = "was loaded before the stream was made anew"
-        elif note.table not in (None, plain_name(table)):
-            why = f"is a copy of {note.table}, whose stream it is"
-        elif note.made is not None and stream.is_read_into_another(table):
-            why = f"has not got what it gave last: {stream.read_into} has. Give each table a stream of its own"
-        if note is None or why is not None:
-            raise DbtRuntimeError(
-                f"The model reads the table stream {stream.name}, and the table {table} {why}: rows could come twice, "
-                "or be missing. Run the model once with --full-refresh; if its Jinja must ask the lake to name the "
-                "stream, name it in a comment, too: -- depends_on: {{ source('…', '…') }}. Or, if you know that the "
-                "stream stands right behind what the table has: "
-                f"ALTER TABLE {table} SET PROPERTIES ('{NOTE}{stream.name}'='{IN_STEP}')."
-            )
+        if told is None:
+            raise DbtRuntimeError(_not_in_step(stream, table, None))
+        note = Note.read(told)
+        if (why := _doubt(note, stream, table)) is not None:
+            raise DbtRuntimeError(_not_in_step(stream, table, why))
         if note.offset is not None:
             late.append((stream, note.offset))
     return moves(late, table)
+
+
+def _doubt(note: Note, stream: Stream, table: str) -> str | None:
+    """What the stream gives now and the table's rows may not go together."""
+    if note.made is None:
+        return None
+    if note.made != stream.made:
+        return "was loaded before the stream was made anew"
+    if note.table not in (None, plain_name(table)):
+        return f"is a copy of {note.table}, whose stream it is"
+    if stream.is_read_into_another(table):
+        return f"has not got what it gave last: {stream.read_into} has"
+    return None
+
+
+def _not_in_step(stream: Stream, table: str, why: str | None) -> str:
+    by_jinja = (
+        "\nHint: If the model's Jinja asks the lake for the name of its stream, name it in a comment, too: "
+        "-- depends_on: {{ source('…', '…') }}."
+    )
+    return (
+        f"The model reads the table stream {stream.name}, and the table {_bare(table)} "
+        f"{why or 'was loaded without it, as with --empty and --sample'}: rows could come twice, or be missing.\n"
+        "Hint: Each model needs a stream of its own, in each target. Where it has one: dbt run --full-refresh of this "
+        "model. It loads the stream's table anew, if that is what the full load reads. Of a model that reads nothing "
+        "but the stream it drops the rows, and of these only what the stream has now comes back.\n"
+        "Hint: If you know that the stream stands right behind what the table has: "
+        f"ALTER TABLE {table} SET PROPERTIES ('{NOTE}{stream.name}'='{IN_STEP}').{'' if why else by_jinja}"
+    )
 
 
 def moves(late: Iterable[tuple[Stream, int]], table: str) -> list[str]:
@@ -167,7 +183,7 @@ def moves(late: Iterable[tuple[Stream, int]], table: str) -> list[str]:
     for stream, version in found:
         if stream.offset > version:
             raise DbtRuntimeError(
-                f"The table {table} was loaded up to version {version} of {stream.table}, and the table stream "
+                f"The table {_bare(table)} was loaded up to version {version} of {stream.table}, and the table stream "
                 f"{stream.name} stands at version {stream.offset} already: something else has read it, or set it, and "
                 "the rows between them would be missing. Give each model a stream of its own, and run this one with "
                 "--full-refresh."
@@ -178,6 +194,15 @@ def moves(late: Iterable[tuple[Stream, int]], table: str) -> list[str]:
         *(f"ALTER TABLE STREAM {stream.name} SET OFFSET VERSION AS OF {version}" for stream, version in found),
         f"ALTER TABLE {table} SET PROPERTIES ({done})",
     ]
+
+
+def _bare(table: str) -> str:
+    """A rendered name as the lake's own messages have it.
+
+    >>> _bare("`main`.`shop`.`1. load`")
+    'main.shop.`1. load`'
+    """
+    return ".".join(map(quote_if_needed, parse_parts(table)))
 
 
 def plain_name(table: str) -> str:
@@ -226,8 +251,8 @@ class StreamReader:
         refuse_batches(model, [*read.values(), *beside])
         own = ".".join(str(model[key]).lower() for key in ("database", "schema", "alias"))
         place = ".".join(quote(str(model[key])) for key in ("database", "schema", "alias"))
-        for stream in beside:
-            self._refuse_another_s(stream, place)
+        for stream in (*read.values(), *beside):
+            self._refuse_another_s(stream, place, is_set=stream in beside)
         sql, versions = self._pinned(compiled_code, beside)
         return FullLoad(sql, own, tuple(read.values()), tuple((stream, versions[stream.table]) for stream in beside))
 
@@ -239,9 +264,14 @@ class StreamReader:
     def _present(self, stream: Stream) -> Iterator[Stream]:
         return self._shown([dict(zip(("database", "schema", "identifier"), parse_parts(stream.name), strict=True))])
 
-    def _refuse_another_s(self, stream: Stream, table: str) -> None:
-        """The load of a table sets the stream to where the load ends: what another table has not taken until then, it
-        would never get."""
+    def refuse_others(self, named: Iterable[Mapping[str, Any]], table: str) -> None:
+        """Stop what would take the rows of these sources' streams, where they are another table's."""
+        for stream in self._shown(named):
+            self._refuse_another_s(stream, table, is_set=False)
+
+    def _refuse_another_s(self, stream: Stream, table: str, *, is_set: bool) -> None:
+        """The load of a table takes what the stream has, or sets it to where the load ends: what another table has not
+        taken until then, it would never get."""
         if not stream.is_read_into_another(table):
             return
         try:
@@ -250,11 +280,13 @@ class StreamReader:
             return
         except HeadraceError:
             pass  # There is such a table, or nobody can tell.
+        does = "set it to where this load ends" if is_set else "take what it has now"
         raise DbtRuntimeError(
-            f"The table stream {stream.name} is read into {stream.read_into}, and loading {table} would set it to "
-            f"where this load ends: {stream.read_into} would miss rows. Make a stream for each table (and each target "
-            "of the profile), and name that one in the model. If nothing else reads it any more: ALTER TABLE STREAM "
-            f"{stream.name} SET OFFSET VERSION AS OF {stream.offset}."
+            f"The table stream {stream.name} is read into {stream.read_into}, and loading {_bare(table)} would {does}: "
+            f"{stream.read_into} would miss rows.\n"
+            "Hint: Make a stream for each table (and each target of the profile), and name that one in the model.\n"
+            f"Hint: If nothing else reads it any more: ALTER TABLE STREAM {stream.name} SET OFFSET VERSION AS OF "
+            f"{stream.offset}."
         )
 
     def _read(self, query: str) -> dict[str, Stream]:

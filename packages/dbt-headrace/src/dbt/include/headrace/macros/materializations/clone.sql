@@ -22,7 +22,7 @@
     {{ return({'relations': []}) }}
   {%- endif -%}
   {%- set other_relation = load_cached_relation(defer_relation) -%}
-  {%- if not other_relation or other_relation.type != 'table' -%}
+  {%- if not other_relation or other_relation.type != 'table' or not can_clone_table() -%}
     {{ return(context['materialization_view_headrace']()) }}
   {%- endif -%}
 

@@ -6,6 +6,9 @@
 
   {{ headrace__run_pre_hooks() }}
 
+  {% if language == 'sql' %}
+    {% do adapter.refuse_streams_of_others(context, target_relation) %}
+  {% endif %}
   {% set built_relation = headrace__place_to_build(existing_relation, target_relation) %}
   {% call statement('main', language=language) %}
     {{ create_table_as(False, built_relation, compiled_code, language) }}
