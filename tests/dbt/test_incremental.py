@@ -164,6 +164,13 @@ def test_fields_go_by_their_names(new_project: NewProject, dbt_server: DbtServer
         "models/appended.sql", config(materialized="incremental") + rows.replace("'b', 4, 'a', 3", "'b', 4, 'z', 3")
     )
     assert "fields that the table's column does not have: z" in project.fails("run", "--select", "appended")
+    fewer = rows.replace("'b', 4, 'a', 3", "'b', 5").replace("2 as id", "3 as id")
+    for name in ("appended", "merged", "replaced"):
+        project.write(f"models/{name}.sql", config(materialized="incremental", **configs[name]) + fewer)
+    project.succeeds("run", "--select", "appended", "merged", "replaced")
+    for name in ("appended", "merged", "replaced"):
+        found = dbt_server.rows(f"SELECT s[0].a, s[0].b, m['k'].a, m['k'].b FROM {schema}.{name} WHERE id = 3")
+        assert found == [(None, 5, None, 5)], name
 
 
 def test_odd_names(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:

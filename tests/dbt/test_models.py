@@ -197,6 +197,42 @@ def test_rows_that_are_gone_from_a_snapshot(new_project: NewProject, dbt_server:
     ]  # fmt: skip
 
 
+def test_a_snapshot_takes_fields_by_their_names(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    """Of the query, whose structs come in another order than they were stored in."""
+    project = new_project()
+    dbt_server.rows(f"CREATE SCHEMA {schema}")
+    first = "SELECT id, named_struct('a', 'A', 'b', 'B') AS s FROM range(1, 4)"
+    dbt_server.rows(f"CREATE TABLE {schema}.t AS {first}")
+    given = config(unique_key="id", strategy="check", check_cols="all", hard_deletes="new_record")
+    project.write("snapshots/y.sql", f"{{% snapshot y %}}{given} select * from {schema}.t {{% endsnapshot %}}")
+    project.succeeds("snapshot")
+    dbt_server.rows(
+        f"CREATE OR REPLACE TABLE {schema}.t AS SELECT 1L AS id, named_struct('b', 'B', 'a', 'A') AS s "
+        "UNION ALL SELECT 2L, named_struct('b', 'A', 'a', 'B')"
+    )
+    for _ in range(2):
+        project.succeeds("snapshot")
+    found = dbt_server.rows(f"SELECT id, s.a, s.b, dbt_is_deleted, dbt_valid_to IS NULL FROM {schema}.y")
+    assert sorted(found) == [
+        (1, "A", "B", "False", True),
+        (2, "A", "B", "False", False), (2, "B", "A", "False", True),
+        (3, "A", "B", "False", False), (3, "A", "B", "True", True),
+    ]  # fmt: skip
+    dbt_server.rows(f"CREATE OR REPLACE TABLE {schema}.t AS SELECT 1L AS id, named_struct('c', 'C', 'a', 'A') AS s")
+    assert "fields that the table's column does not have: c" in project.fails("snapshot")
+
+
+def test_models_whose_names_differ_in_case_only(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    project = new_project()
+    project.write("models/Orders.sql", config(materialized="table") + "select 1 as id")
+    project.write("models/more/orders.sql", config(materialized="view") + "select 'other' as id")
+    project.write("models/more/sales.sql", config(materialized="ephemeral", alias="ORDERS") + "select 1 as id")
+    ran = project.fails("run")
+    assert "ERROR=2" in ran
+    assert "names that differ in case only are the same here" in ran
+    assert dbt_server.records(f"SHOW TABLES IN {schema}") == []
+
+
 def test_clones_take_nothing_away(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
     """What has the name of a clone: a stream, a function, a view, an older clone."""
     project = new_project()

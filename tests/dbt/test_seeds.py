@@ -52,6 +52,25 @@ def test_big_integers_without_a_type(new_project: NewProject, dbt_server: DbtSer
     ]
 
 
+def test_numbers_of_all_sizes(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    project = new_project()
+    texts = ["1e25", "1e-20", "1.5", "6.62607015e-34", "1e308", "123456789012345678901234567890.5"]
+    lines = [f"{number},{number},{place}" for place, number in enumerate(texts[:3])]
+    project.write("seeds/nums.csv", "\n".join(["x,exact,id", *lines, ",,3"]) + "\n")
+    project.write(
+        "seeds/wide.csv", "\n".join(["x,id", *(f"{text},{place}" for place, text in enumerate(texts))]) + "\n"
+    )
+    project.write("seeds/whole.csv", "x,n\n1,1e40\n2,3\n")
+    types = {"exact": "decimal(38,12)"}
+    project.write("seeds/seeds.yml", {"seeds": [{"name": "nums", "config": {"column_types": types}}]})
+    project.succeeds("seed")
+    found = dbt_server.rows(f"SELECT x, exact FROM {schema}.nums ORDER BY id")
+    assert [x for x, _ in found] == [1e25, 1e-20, 1.5, None]
+    assert [exact for _, exact in found] == [Decimal("1e25"), Decimal(0), Decimal("1.5"), None]
+    assert dbt_server.rows(f"SELECT x FROM {schema}.wide ORDER BY id") == [(float(text),) for text in texts]
+    assert dbt_server.rows(f"SELECT n FROM {schema}.whole ORDER BY x") == [(1e40,), (3.0,)]
+
+
 def test_seeding_again_replaces_the_rows(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
     project = new_project()
     project.write("seeds/words.csv", "id,word\n1,a\n2,b\n")

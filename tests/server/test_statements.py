@@ -63,6 +63,18 @@ def test_values_that_are_hard_to_write(admin: Client) -> None:
     assert row[1:] == ["10000-01-01", "😀"]
 
 
+def test_statements_that_write_go_by_the_settings_of_their_session(admin: Client, schema: str) -> None:
+    lenient, strict = (admin.session(schema=schema) for _ in range(2))
+    succeeded(admin, lenient, "CREATE TABLE t (a INT)")
+    succeeded(admin, lenient, "SET spark.sql.ansi.enabled = false")
+    for _ in range(3):
+        succeeded(admin, lenient, "INSERT INTO t VALUES (CAST('x' AS INT))")
+        succeeded(admin, lenient, "CREATE OR REPLACE TABLE u AS SELECT CAST('x' AS INT) AS a")
+        failed = admin.run(strict, "INSERT INTO t VALUES (CAST('x' AS INT))")
+        assert failed["status"] == "FAILED", failed
+    assert rows(admin, strict, "SELECT * FROM t") == [[None]] * 3
+
+
 def test_a_dynamic_table(admin: Client, schema: str) -> None:
     session = admin.session(schema=schema)
     succeeded(admin, session, "CREATE TABLE t AS SELECT 1 AS k, 2 AS v")

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace import Lake
 from headrace.errors import AlreadyExists, NotAllowed, NotFound
+from headrace.statements import creating
 
 COUNTS = ["num_affected_rows", "num_inserted_rows"]
 
@@ -88,3 +90,21 @@ def test_the_facts_of_a_table(lake: Lake) -> None:
     assert (told["type"], told["comment"], told["name"]) == ("TABLE", "c", "t")
     assert told["statistics"].startswith("2 rows ")
     assert "20" < told["created_time"] < told["last_modified_time"]
+
+
+@pytest.mark.parametrize("words", ["CREATE OR REPLACE DYNAMIC TABLE d", "CREATE DYNAMIC TABLE IF NOT EXISTS d"])
+def test_two_create_a_dynamic_table_at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    """The second one finds that it is there when it wants to put it there itself."""
+    lake.sql("CREATE TABLE t AS SELECT 1 AS id")
+    create = creating._create
+    before: list[str] = ["CREATE DYNAMIC TABLE d AS SELECT id, 1 AS n FROM t"]
+
+    def late(*arguments: Any) -> Any:
+        if before:
+            lake.sql(before.pop())
+        return create(*arguments)
+
+    monkeypatch.setattr(creating, "_create", late)
+    lake.sql(f"{words} AS SELECT id, 2 AS n FROM t")
+    assert lake.sql("SELECT n FROM d").rows == [(2 if "REPLACE" in words else 1,)]
+    assert "EQUAL" in lake.sql("VERIFY DYNAMIC TABLE d").rows[0]

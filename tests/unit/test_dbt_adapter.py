@@ -622,7 +622,7 @@ def test_empty_texts_and_nulls_of_a_seed(tmp_path: Path) -> None:
     model = {"root_path": str(tmp_path), "original_file_path": "people.csv"}
     seed = read(table, model, {"size": "float"}, lambda place: HeadraceAdapter.convert_agate_type(table, place))
     assert seed.types == ["bigint", "string", "string", "float"]
-    assert seed.batches == [r"(1, 'O\'Brien', '', 1.5BD), (2, '', NULL, NULL), (9007199254740993, NULL, '', NULL)"]
+    assert seed.batches == [r"(1, 'O\'Brien', '', 1.5D), (2, '', NULL, NULL), (9007199254740993, NULL, '', NULL)"]
 
 
 def test_a_long_seed_takes_several_statements(tmp_path: Path) -> None:

@@ -37,7 +37,12 @@ class Jvm:
         self.catalyst: Any = root.org.apache.spark.sql.catalyst
 
     def parse(self, text: str) -> Any:
-        """The unresolved plan of a statement."""
+        """The unresolved plan of a statement.
+
+        Spark's parser goes by the settings of the session that the thread has used last, such as for casts that give
+        NULL or an error: it is made this one.
+        """
+        self.object("org.apache.spark.sql.classic.SparkSession").setActiveSession(self.session)
         return self.state.sqlParser().parsePlan(text)
 
     def analyze(self, plan: Any) -> Any:

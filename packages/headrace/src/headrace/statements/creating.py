@@ -33,6 +33,17 @@ _START_WITH = "Write START WITH TIMESTAMP '2026-01-31 06:00:00'."
 
 def create(context: Context, statement: sql.CreateDynamicTable) -> tuple[DynamicTable, RefreshRecord | None]:
     """The new (or kept, or replaced) table, and the record of its load when there was one."""
+    try:
+        return _created(context, statement)
+    except AlreadyExists:
+        # Somebody may have created it meanwhile. Then it is there, and the statement says what to do with it.
+        is_there = context.store.table(context.resolve(statement.name)) is not None
+        if not is_there or not (statement.or_replace or statement.if_not_exists):
+            raise
+    return _created(context, statement)
+
+
+def _created(context: Context, statement: sql.CreateDynamicTable) -> tuple[DynamicTable, RefreshRecord | None]:
     name = context.resolve(statement.name)
     require_plain(name.table, "dynamic table")
     context.require_database((name.workspace, name.schema))

@@ -301,6 +301,40 @@ class HeadraceAdapter(SQLAdapter):
         return [taken(column, as_it_is) for column, as_it_is in zip(columns, plain, strict=True)]
 
     @available.parse(lambda *a, **k: "")
+    def in_order_of(self, query: str, target: BaseRelation) -> str:
+        """The query, with the fields of structs by their names as the target's columns have them."""
+        wanted = {column.name.lower(): column.dtype for column in self.get_columns_in_relation(target)}
+        if not any(map(nested.has_fields, wanted.values())):
+            return query
+        empty = f"select * from (\n{query}\n) as __dbt_sbq where false"
+        given = self.get_column_schema_from_query(self.connections._add_query_comment(empty))
+
+        def taken(column: HeadraceColumn) -> str:
+            kind = wanted.get(column.name.lower(), "")
+            if column.dtype == kind or not nested.has_fields(kind):
+                return column.quoted
+            return f"{nested.by_name(column.quoted, column.dtype, kind)} as {column.quoted}"
+
+        columns = ", ".join(map(taken, given))
+        return f"select {columns} from (\n{query}\n) as __dbt_in_order"
+
+    @available.parse_none
+    def refuse_shared_name(self, model: Mapping[str, Any], graph: Mapping[str, Any]) -> None:
+        """dbt looks for nodes with one name, and takes those for two that differ in case."""
+        own = _name_of(model)
+        for node in graph["nodes"].values():
+            if (
+                node["resource_type"] in ("model", "seed", "snapshot")
+                and node["unique_id"] != model["unique_id"]
+                and node["config"].get("materialized") != "ephemeral"
+                and _name_of(node) == own
+            ):
+                raise DbtRuntimeError(
+                    f"{model['unique_id']} and {node['unique_id']} are both to be {'.'.join(own)}: names that differ "
+                    "in case only are the same here. Give one of them another name or alias."
+                )
+
+    @available.parse(lambda *a, **k: "")
     def converted(self, column: HeadraceColumn, new_type: str) -> str:
         """An expression for a column with another type."""
         return nested.by_name(column.quoted, column.dtype, new_type, leaves_out=True)
@@ -640,6 +674,10 @@ class HeadraceAdapter(SQLAdapter):
 
     def generate_python_submission_response(self, submission_result: Any) -> AdapterResponse:
         return AdapterResponse(_message="OK", code="OK")
+
+
+def _name_of(node: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(node[key] or "").lower() for key in ("database", "schema", "alias"))
 
 
 def _kind(row: Mapping[str, Any]) -> HeadraceRelationType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     import agate
 
 _LARGEST = 2**63
+_LONGEST = 10**38
+_DOUBLES = ("double", "float", "real")
 _BATCH_BYTES = 400_000
 """A server takes statements of a million characters; this leaves room for what stands around the rows."""
 
@@ -37,9 +40,11 @@ def number_type(values: Iterable[Any]) -> str:
 
     >>> number_type([Decimal(1), None]), number_type([Decimal("1.5")]), number_type([Decimal(2**70)])
     ('bigint', 'double', 'decimal(38,0)')
+    >>> number_type([Decimal("1e40")])
+    'double'
     """
     present = [Decimal(value) for value in values if value is not None]
-    if any(value != value.to_integral_value() for value in present):
+    if any(value != value.to_integral_value() or abs(value) >= _LONGEST for value in present):
         return "double"
     return "bigint" if all(-_LARGEST <= value < _LARGEST for value in present) else "decimal(38,0)"
 
@@ -65,15 +70,16 @@ def read(
         wanted.get(name.lower()) or ("string" if place in texts else inferred(place) or "string")
         for place, name in enumerate(table.column_names)
     ]
-    return Seed(types, _batches(rows))
+    return Seed(types, _batches(rows, types))
 
 
-def _batches(rows: Iterable[Sequence[Any]]) -> list[str]:
+def _batches(rows: Sequence[Sequence[Any]], types: Sequence[str]) -> list[str]:
+    writers = [_writer(kind, [row[place] for row in rows]) for place, kind in enumerate(types)]
     found: list[str] = []
     texts: list[str] = []
     size = 0
     for row in rows:
-        text = "(" + ", ".join(literal(value) for value in row) + ")"
+        text = "(" + ", ".join(write(value) for write, value in zip(writers, row, strict=True)) + ")"
         if texts and size + len(text) > _BATCH_BYTES:
             found.append(", ".join(texts))
             texts, size = [], 0
@@ -82,6 +88,37 @@ def _batches(rows: Iterable[Sequence[Any]]) -> list[str]:
     if texts:
         found.append(", ".join(texts))
     return found
+
+
+def _writer(kind: str, values: Iterable[Any]) -> Callable[[Any], str]:
+    """How the values of a column are written. Spark finds one type for all numbers of VALUES, and of decimals of many
+    sizes it is one that takes digits away: doubles are written as such, and other numbers as texts that are cast."""
+    numbers = [value for value in values if value is not None]
+    if not numbers or not all(isinstance(value, Decimal) for value in numbers):
+        return literal
+    if kind.strip().lower() in _DOUBLES:
+        return _double
+    is_long = any(value != value.to_integral_value() or abs(value) >= _LARGEST for value in numbers)
+    return _number_as_text if is_long else literal
+
+
+def _double(value: Decimal | None) -> str:
+    """
+    >>> _double(Decimal("1e-20")), _double(Decimal(3)), _double(Decimal("1e999")), _double(None)
+    ('1e-20D', '3.0D', "double('inf')", 'NULL')
+    """
+    if value is None:
+        return "NULL"
+    number = float(value)
+    return f"{number!r}D" if math.isfinite(number) else f"double('{number}')"
+
+
+def _number_as_text(value: Decimal | None) -> str:
+    """
+    >>> _number_as_text(Decimal("1.50")), _number_as_text(Decimal("1e25")), _number_as_text(None)
+    ("'1.50'", "'10000000000000000000000000'", 'NULL')
+    """
+    return "NULL" if value is None else f"'{value:f}'"
 
 
 def _restore_empty_texts(rows: list[list[Any]], table: agate.Table, model: Mapping[str, Any]) -> set[int]:

@@ -76,6 +76,7 @@
 {#- What has the name of a model, after a process that was killed while it built it has been made good. A function may have
     the name as well. -#}
 {% macro headrace__existing_relation(relation) %}
+  {% do adapter.refuse_shared_name(model, graph) %}
   {% do adapter.settle_interrupted(relation) %}
   {% set found = load_cached_relation(relation) %}
   {% do return(none if found is not none and found.type == 'function' else found) %}

@@ -42,7 +42,7 @@
     {%- do conditions.append('false') -%}
   {%- endif -%}
   merge into {{ target.render() }} as DBT_INTERNAL_DEST
-  using {{ source.render() }} as DBT_INTERNAL_SOURCE
+  using {{ headrace__rows_by_name(source, target, dest_columns) }} as DBT_INTERNAL_SOURCE
   on {{ '(' ~ conditions | join(') and (') ~ ')' }}
   {%- set updated = get_merge_update_columns(config.get('merge_update_columns'), config.get('merge_exclude_columns'), dest_columns) if keys else [] %}
   {%- if updated %}
@@ -52,6 +52,24 @@
     {%- endfor %}
   {%- endif %}
   {{ headrace__when_not_matched(dest_columns) }}
+{% endmacro %}
+
+
+{#- The new rows, with structs as the table has them. -#}
+{% macro headrace__rows_by_name(source, target, columns) %}
+  {%- set taken = adapter.taken_by_name(source, target, columns) -%}
+  {%- set others = [] -%}
+  {%- for column in columns -%}
+    {%- if taken[loop.index0] != column.quoted -%}
+      {%- do others.append(column.quoted) -%}
+    {%- endif -%}
+  {%- endfor -%}
+  {%- if others -%}
+    (select * except ({{ others | join(', ') }})
+    {%- for column in columns %}{% if column.quoted in others %}, {{ taken[loop.index0] }} as {{ column.quoted }}{% endif %}{% endfor %} from {{ source.render() }})
+  {%- else -%}
+    {{ source.render() }}
+  {%- endif -%}
 {% endmacro %}
 
 
@@ -147,7 +165,7 @@
   {%- endif -%}
   {%- set bounds = [event_time ~ " >= timestamp '" ~ start ~ "'", event_time ~ " < timestamp '" ~ end ~ "'"] + (arg_dict['incremental_predicates'] or []) -%}
   merge into {{ arg_dict['target_relation'].render() }} as DBT_INTERNAL_DEST
-  using {{ arg_dict['temp_relation'].render() }} as DBT_INTERNAL_SOURCE
+  using {{ headrace__rows_by_name(arg_dict['temp_relation'], arg_dict['target_relation'], arg_dict['dest_columns']) }} as DBT_INTERNAL_SOURCE
   on false
   {{ headrace__when_not_matched(arg_dict['dest_columns']) }}
   when not matched by source{% for bound in bounds %} and ({{ bound }}){% endfor %} then delete

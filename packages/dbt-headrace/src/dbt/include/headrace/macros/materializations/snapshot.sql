@@ -8,9 +8,11 @@
 {% endmacro %}
 
 
-{#- The new state of the rows as a view. -#}
+{#- The new state of the rows as a view. It compares and puts together by the places of fields in structs, so those of the
+    query are first brought into the order that the snapshot has. -#}
 {% macro headrace__build_snapshot_staging_table(strategy, sql, target_relation) %}
   {% set temp_relation = make_temp_relation(target_relation) %}
+  {% set sql = adapter.in_order_of(sql, target_relation) %}
   {% call statement('build_snapshot_staging_relation') %}
     {{ headrace__create_temporary_view(temp_relation, snapshot_staging_table(strategy, sql, target_relation)) }}
   {% endcall %}
