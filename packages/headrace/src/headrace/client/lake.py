@@ -16,6 +16,7 @@ from headrace.client.errors import from_body
 from headrace.client.http import Http, trusting
 from headrace.errors import HeadraceError, NotAllowed, NotFound, ServiceFault, SessionReset, UserError
 from headrace.interrupts import interrupts_deferred
+from headrace.names import quote
 from headrace.progress import Progress, ProgressEvent
 from headrace.result import Result, done
 from headrace.sql.split import split_statements
@@ -67,6 +68,7 @@ class RemoteLake:
         self._running: set[str] = set()
         self._session_lock = threading.Lock()
         self._closed = False
+        self.vcluster: str | None = None
         try:
             self._begin_session()
         except BaseException:
@@ -115,6 +117,12 @@ class RemoteLake:
         """Call `listener` with every step of long work that the server tells."""
         self._watched = True
         self._progress.listen(listener)
+
+    def use_vcluster(self, name: str) -> None:
+        """Have this session run on a virtual cluster, and each one that takes its place."""
+        self.sql(f"USE VCLUSTER {quote(name)}")
+        self._wanted["vcluster"] = name
+        self.vcluster = name
 
     def cancel(self) -> None:
         """Cancel what runs through this lake, from whichever thread. The statement then ends with `Cancelled`."""
@@ -220,7 +228,7 @@ class RemoteLake:
             raise ServiceFault("What answered is not a Headrace server.", hint="Check the address of the service.")
         self.session_id: str = told["session_id"]
         self.schema: str | None = told.get("schema")
-        self.vcluster: str | None = told.get("vcluster")
+        self.vcluster = told.get("vcluster")
         self.timezone: str = told.get("timezone") or "UTC"
 
     def _require_session(self, session_id: str) -> None:

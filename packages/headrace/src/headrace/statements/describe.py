@@ -74,9 +74,17 @@ def _time(context: Context, moment: datetime | None) -> str:
 
 
 def _pairs(properties: dict[str, Any]) -> str:
-    return (
-        "(" + ",".join(f'("{key}","{value}")' for key, value in sorted(properties.items())) + ")" if properties else ""
-    )
+    r"""
+    >>> print(_pairs({"owner": "ann", "note": 'so-called "facts"'}))
+    (("note","so-called \"facts\""),("owner","ann"))
+    """
+    pairs = ",".join(f'("{_in_quotes(key)}","{_in_quotes(value)}")' for key, value in sorted(properties.items()))
+    return f"({pairs})" if pairs else ""
+
+
+def _in_quotes(text: Any) -> str:
+    """As JSON has it, so that whoever reads it knows where the text ends."""
+    return str(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _dynamic_block(context: Context, table: DynamicTable) -> list[tuple[str, str]]:

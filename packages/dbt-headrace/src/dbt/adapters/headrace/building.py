@@ -70,6 +70,15 @@ def staging_name(identifier: str, mark: str) -> str:
     return named_after(identifier, f"{TEMPORARY}_{mark}")
 
 
+def is_made_for(identifier: str, name: str) -> bool:
+    """Whether what is made on the way to a relation may have this name.
+
+    >>> [is_made_for("trips", name) for name in ("trips__dbt_new", "trips__dbt_tmp_1", "trips_new")]
+    [True, True, False]
+    """
+    return name == named_after(identifier, BESIDE) or name.startswith(named_after(identifier, TEMPORARY))
+
+
 def strays(identifier: str, there: Iterable[BaseRelation], mark: str) -> Iterator[BaseRelation]:
     """What other processes have made on their way to the same model."""
     prefix = staging_name(identifier, mark).removesuffix(f"_{mark}").lower()
@@ -125,9 +134,10 @@ class Builder:
         name = relation.identifier or ""
         there = self._adapter.list_relations(relation.database, relation.schema or "")
         for stray in list(strays(name, there, mark)):
-            changed = self._adapter.last_changed(stray)
-            if changed is not None and datetime.now(changed.tzinfo) - changed > OLD:
-                self._adapter.drop_relation(stray)
+            with suppress(DbtRuntimeError):  # Whose it is may have dropped it by now.
+                changed = self._adapter.last_changed(stray)
+                if changed is not None and datetime.now(changed.tzinfo) - changed > OLD:
+                    self._adapter.drop_relation(stray)
         return _renamed(relation, staging_name(name, mark), HeadraceRelationType.Table)
 
     def built_beside(self, existing: BaseRelation, target: BaseRelation) -> BaseRelation:

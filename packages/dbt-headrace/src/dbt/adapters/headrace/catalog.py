@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.base.relation import BaseRelation
+from dbt.adapters.events.logging import AdapterLogger
 from dbt_common.contracts.metadata import CatalogTable
 
-from headrace.errors import NotFound
+from headrace.errors import Forbidden, NotFound, QueryFailed
 from headrace.sql.tokens import scan
 
 if TYPE_CHECKING:
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
 
 Rows = Callable[[str], list[dict[str, Any]]]
 
+_log = AdapterLogger("Headrace")
+
 _DETAILS = "detailed table information:"
-_PAIR = re.compile(r'\("(.*?)","(.*?)"\)(?=[,)])', re.DOTALL)
+_PAIR = re.compile(r'\("((?:[^"\\]|\\.)*)","((?:[^"\\]|\\.)*)"\)', re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _CONSTRAINT = "delta.constraints."
 _OF_DELTA = ("delta.minReader", "delta.minWriter", "delta.columnMapping.maxColumnId", "delta.rowTracking.")
 _STATISTICS = re.compile(r"(\d+) rows (\d+) bytes")
@@ -117,6 +121,10 @@ class CatalogReader:
             facts = self._facts(relation)
         except NotFound:
             return []
+        except (Forbidden, QueryFailed) as error:
+            # The others of its schema are told of all the same.
+            _log.warning(f"{relation.render()} is left out of the catalog. {error.code}: {error.message}")
+            return []
         kind = facts.get("type", "TABLE")
         looks_so = tuple(row["column_name"] for row in columns[: len(_OF_A_STREAM)]) == _OF_A_STREAM
         if kind == "VIEW" and looks_so and self._stream(relation):
@@ -173,8 +181,11 @@ def properties_of(facts: Mapping[str, str]) -> dict[str, str]:
     """
     >>> properties_of({"properties": '(("a","1"),("b","x,(y)"))'})
     {'a': '1', 'b': 'x,(y)'}
+    >>> properties_of({"properties": r'(("c","a in (\\"x\\", \\"y\\")"),("d","\\\\"))'})
+    {'c': 'a in ("x", "y")', 'd': '\\'}
     """
-    return dict(_PAIR.findall(facts.get("properties", "")))
+    pairs = _PAIR.findall(facts.get("properties", ""))
+    return {_ESCAPED.sub(r"\1", key): _ESCAPED.sub(r"\1", value) for key, value in pairs}
 
 
 def kept(properties: Mapping[str, str], gone: Iterable[str]) -> dict[str, str]:

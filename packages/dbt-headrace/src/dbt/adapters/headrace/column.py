@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from dbt.adapters.base.column import Column
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_QUOTED = re.compile(r"`(?:[^`]|``)+`")
 _INTEGERS = ("tinyint", "smallint", "int", "integer", "bigint")
 
 
@@ -67,6 +69,29 @@ class HeadraceColumn(Column):
         match = _DECIMAL.fullmatch(raw_data_type)
         precision, scale = (int(match[1]), int(match[2])) if match else (None, None)
         return cls(name, raw_data_type, None, precision, scale)
+
+
+def column_of(name: str, columns: Iterable[Column]) -> Column | None:
+    """Which of the columns a config means: by its name as it is, or in back quotes; whatever the case.
+
+    >>> columns = [HeadraceColumn.from_description(name, "int") for name in ("id", "order-id", "odd`one")]
+    >>> [column_of(name, columns).quoted for name in ("ID", "order-id", "`odd``one`")]
+    ['`id`', '`order-id`', '`odd``one`']
+    >>> column_of("date_trunc('day', at)", columns)
+    """
+    plain = name.strip()
+    if _QUOTED.fullmatch(plain):
+        plain = plain[1:-1].replace("``", "`")
+    return next((each for each in columns if each.name.lower() == plain.lower()), None)
+
+
+def is_column_name(text: str) -> bool:
+    """Whether it can be nothing but the name of a column.
+
+    >>> [is_column_name(text) for text in ("id", "größe", "`a b`", "a b", "upper(id)")]
+    [True, True, True, False, False]
+    """
+    return re.fullmatch(r"\w+", text.strip()) is not None or _QUOTED.fullmatch(text.strip()) is not None
 
 
 def quote(identifier: str) -> str:

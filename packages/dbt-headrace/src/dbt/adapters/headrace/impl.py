@@ -20,9 +20,9 @@ from dbt_common.contracts.constraints import ColumnLevelConstraint, ConstraintTy
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 from dbt.adapters.headrace import nested, seeds, streams
-from dbt.adapters.headrace.building import Builder, temporary_view
+from dbt.adapters.headrace.building import Builder, is_made_for, temporary_view
 from dbt.adapters.headrace.catalog import CatalogReader, TableSettings
-from dbt.adapters.headrace.column import HeadraceColumn, quote
+from dbt.adapters.headrace.column import HeadraceColumn, column_of, is_column_name, quote
 from dbt.adapters.headrace.connections import HeadraceConnectionManager
 from dbt.adapters.headrace.constraints import constraints_of_column, constraints_of_model, named_constraints
 from dbt.adapters.headrace.cursor import Cursor
@@ -320,18 +320,27 @@ class HeadraceAdapter(SQLAdapter):
 
     @available.parse_none
     def refuse_shared_name(self, model: Mapping[str, Any], graph: Mapping[str, Any]) -> None:
-        """dbt looks for nodes with one name, and takes those for two that differ in case."""
+        """dbt looks for nodes with one name, and takes those for two that differ in case. What the adapter makes on
+        its way to a node has a name, too."""
         own = _name_of(model)
         for node in graph["nodes"].values():
             if (
-                node["resource_type"] in ("model", "seed", "snapshot")
-                and node["unique_id"] != model["unique_id"]
-                and node["config"].get("materialized") != "ephemeral"
-                and _name_of(node) == own
+                node["resource_type"] not in ("model", "seed", "snapshot")
+                or node["unique_id"] == model["unique_id"]
+                or node["config"].get("materialized") == "ephemeral"
             ):
+                continue
+            other = _name_of(node)
+            if other == own:
                 raise DbtRuntimeError(
                     f"{model['unique_id']} and {node['unique_id']} are both to be {'.'.join(own)}: names that differ "
                     "in case only are the same here. Give one of them another name or alias."
+                )
+            if other[:-1] == own[:-1] and (is_made_for(own[-1], other[-1]) or is_made_for(other[-1], own[-1])):
+                raise DbtRuntimeError(
+                    f"{model['unique_id']} and {node['unique_id']} are to be {'.'.join(own)} and {'.'.join(other)}, "
+                    "and what is built on the way to one of them may have the name of the other. Give the longer one "
+                    "another name or alias."
                 )
 
     @available.parse(lambda *a, **k: "")
@@ -567,6 +576,31 @@ class HeadraceAdapter(SQLAdapter):
         """The types of a seed's columns, and its rows as texts of VALUES."""
         return seeds.read(agate_table, model, column_types or {}, lambda place: self.convert_type(agate_table, place))
 
+    @available
+    def named_columns(self, config: str, names: list[str] | str | None, columns: list[HeadraceColumn]) -> list[str]:
+        """The columns that a config names, in quotes. Raises for a slip: it would be about no column, without a
+        word."""
+        return [
+            self.key_of(config, name, columns, takes_expressions=False)
+            for name in ([names] if isinstance(names, str) else names or [])
+        ]
+
+    @available
+    def key_of(self, config: str, text: str, columns: list[HeadraceColumn], takes_expressions: bool = True) -> str:
+        """The column that a part of a key names, in quotes; or the expression that it is."""
+        column = column_of(text, columns)
+        if column is not None:
+            return column.quoted
+        if takes_expressions and not is_column_name(text):
+            return text
+        there = ", ".join(each.name for each in columns)
+        raise DbtRuntimeError(f"{config} names the column '{text}', and there are: {there}.")
+
+    @available
+    @classmethod
+    def is_column_name(cls, text: str) -> bool:
+        return is_column_name(text)
+
     # ------------------------------------------------------------------ table streams
 
     @available.parse(lambda *a, **k: False)
@@ -584,19 +618,26 @@ class HeadraceAdapter(SQLAdapter):
             return streams.FullLoad(compiled_code)
         later_code = incremental_code(context, model)
         reader = self._streams()
-        named = self._named_streams(context, (compiled_code, later_code), reader.place)
         with self.connections.exception_handler("the table streams of the model"):
+            named = self._named_streams(context, (compiled_code, later_code), reader.place)
             return reader.full_load(model, compiled_code, later_code, named)
 
     @available.parse_none
     def refuse_streams_of_others(self, context: dict[str, Any], target: BaseRelation) -> None:
-        """A table that is made anew takes what the streams have that its query names."""
+        """A table that is made anew takes what the streams have that its query reads."""
         if self.is_partial():
             return
-        reader = self._streams()
-        named = self._named_streams(context, (str(context["compiled_code"]), ""), reader.place)
+        reader, code = self._streams(), str(context["compiled_code"])
         with self.connections.exception_handler("the table streams of the model"):
-            reader.refuse_others(named, target.render())
+            reader.refuse_others(code, self._named_streams(context, (code, ""), reader.place), target.render())
+
+    @available.parse_none
+    def refuse_streams(self, code: str, what: str, instead: str) -> None:
+        """For what is no place for changes: it keeps those of the last run only."""
+        if self.is_partial():
+            return
+        with self.connections.exception_handler("the table streams of the model"):
+            self._streams().refuse_all(code, what, instead)
 
     def _named_streams(
         self, context: dict[str, Any], codes: tuple[str, str | None], place: streams.Place
@@ -640,14 +681,17 @@ class HeadraceAdapter(SQLAdapter):
     @available.parse_none
     def kept_settings(self, relation: BaseRelation, gone: Iterable[str]) -> TableSettings:
         """What stays of a table when it is written anew without these columns."""
-        return self._settings(relation).without(gone)
+        settings = self._settings(relation)
+        with self.connections.exception_handler("the properties of the table"):
+            return settings.without(gone)
 
     # ------------------------------------------------------------------ dynamic tables
 
     @available.parse_none
     def dynamic_table_config(self, config: Mapping[str, Any], sql: str, description: str | None) -> DynamicTableConfig:
         """What a model asks for."""
-        return DynamicTableConfig.asked(config, sql, description)
+        with self.connections.exception_handler("the query of the model"):
+            return DynamicTableConfig.asked(config, sql, description)
 
     @available.parse_none
     def dynamic_table_changes(self, relation: BaseRelation, asked: DynamicTableConfig, sql: str) -> DynamicTableChanges:

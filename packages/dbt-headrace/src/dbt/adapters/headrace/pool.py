@@ -6,7 +6,6 @@ import getpass
 import threading
 from typing import TYPE_CHECKING, Any
 
-from dbt.adapters.headrace.column import quote
 from dbt.adapters.headrace.credentials import HeadraceCredentials
 from dbt.adapters.headrace.sessions import EmbeddedSession, RemoteSession, Session
 from headrace.errors import Cancelled, UserError
@@ -118,7 +117,7 @@ class Sessions:
         session = RemoteSession(credentials, lake)
         try:
             if credentials.vcluster is not None:
-                lake.sql(f"USE VCLUSTER {quote(credentials.vcluster)}")
+                lake.use_vcluster(credentials.vcluster)
         except BaseException:
             session.close()
             raise

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _LARGEST = 2**63
 _LONGEST = 10**38
 _DOUBLES = ("double", "float", "real")
+_TEXTS = ("string", "text", "varchar", "char")
 _BATCH_BYTES = 400_000
 """A server takes statements of a million characters; this leaves room for what stands around the rows."""
 
@@ -64,8 +65,11 @@ def read(
 ) -> Seed:
     """What dbt has read, with the types that are asked for or inferred."""
     rows = [list(row) for row in table.rows]
-    texts = _restore_empty_texts(rows, table, model)
     wanted = {name.lower(): kind for name, kind in asked.items()}
+    others = {
+        place for place, name in enumerate(table.column_names) if not _is_text(wanted.get(name.lower(), "string"))
+    }
+    texts = _restore_empty_texts(rows, table, model, others)
     types = [
         wanted.get(name.lower()) or ("string" if place in texts else inferred(place) or "string")
         for place, name in enumerate(table.column_names)
@@ -121,9 +125,20 @@ def _number_as_text(value: Decimal | None) -> str:
     return "NULL" if value is None else f"'{value:f}'"
 
 
-def _restore_empty_texts(rows: list[list[Any]], table: agate.Table, model: Mapping[str, Any]) -> set[int]:
+def _is_text(kind: str) -> bool:
+    """
+    >>> _is_text("VARCHAR(20)"), _is_text("decimal(10,2)")
+    (True, False)
+    """
+    return kind.strip().lower().startswith(_TEXTS)
+
+
+def _restore_empty_texts(
+    rows: list[list[Any]], table: agate.Table, model: Mapping[str, Any], others: set[int]
+) -> set[int]:
     """dbt reads every empty cell as NULL. In a column of texts, one that stands in quotes is an empty text; a column
-    that has nothing else is one of texts. Gives the places of those columns."""
+    that has nothing else is one of texts, unless another type is asked for, as of the `others`. Gives the places of
+    those columns."""
     import agate
 
     raw = _raw_cells(model)
@@ -131,6 +146,8 @@ def _restore_empty_texts(rows: list[list[Any]], table: agate.Table, model: Mappi
         return set()
     changed: set[int] = set()
     for place, kind in enumerate(table.column_types):
+        if place in others:
+            continue
         if not isinstance(kind, agate.Text) and any(row[place] is not None for row in rows):
             continue
         for row, cells in zip(rows, raw, strict=True):
@@ -155,6 +172,8 @@ def _cells(text: str, delimiter: str) -> Iterator[Sequence[tuple[str, bool]]]:
 
     >>> list(_cells('a,b\\n"",\\n"x ""y""\\n,",z', ","))
     [[('a', False), ('b', False)], [('', True), ('', False)], [('x "y"\\n,', True), ('z', False)]]
+    >>> len(list(_cells("a\\n\\n1\\n", ",")))  # A blank line is a record, too: dbt reads it as NULLs.
+    3
     """
     record: list[tuple[str, bool]] = []
     place, end = 0, len(text)
@@ -185,8 +204,7 @@ def _cells(text: str, delimiter: str) -> Iterator[Sequence[tuple[str, bool]]]:
             record.append(("", False))
         if place >= end or text[place] in "\r\n":
             place += 2 if text[place : place + 2] == "\r\n" else 1
-            if record != [("", False)]:
-                yield record
+            yield record
             record = []
     if record:
         yield record

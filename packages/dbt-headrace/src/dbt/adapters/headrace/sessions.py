@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import threading
@@ -16,6 +17,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
+
+from dbt.adapters.events.logging import AdapterLogger
 
 from dbt.adapters.headrace.building import TEMPORARY
 from dbt.adapters.headrace.column import quote
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from headrace.lake_session import LakeSession
     from headrace.settings import Settings
 
+_log = AdapterLogger("Headrace")
 _LEAVE_STATE = ("SET", "RESET", "USE", "DECLARE", "CACHE", "UNCACHE", "EXECUTE", "BEGIN")
 _TEMPORARY = ("TEMP", "TEMPORARY")
 _ONLY_READ = ("DESC", "DESCRIBE", "SHOW", "SELECT", "WITH", "EXPLAIN")
@@ -45,8 +49,8 @@ _LOOK_SECONDS = 0.05
 _CONFLICT = re.compile(
     r"DELTA_(CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHANGED)|Concurrent(Append|Delete\w*)Exception"
 )
-_REFRESH_SECONDS = 600.0
 _REFRESH_PAUSE = 0.5
+_LONGEST_REFRESH_PAUSE = 5.0
 _CONFLICT_PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)
 
 
@@ -128,18 +132,25 @@ class Session:
 
     def run(self, text: str) -> Result:
         """One statement. One that lost a race of commits is tried again, and the refresh of a table that is just being
-        refreshed waits for its turn."""
-        deadline = time.monotonic() + _REFRESH_SECONDS
+        refreshed waits for its turn, however long that takes."""
+        pause = _REFRESH_PAUSE
         try:
             while True:
                 try:
                     return self._guarded(lambda: self._run(text), text)
-                except RefreshRunning:
-                    if self._cancelled or time.monotonic() > deadline:
-                        raise
-                    time.sleep(_REFRESH_PAUSE)
+                except RefreshRunning as running:
+                    if pause == _REFRESH_PAUSE:
+                        _log.info(f"{running.message} Waiting for it to end.")
+                    self._wait_unless_cancelled(pause)
+                    pause = min(2 * pause, _LONGEST_REFRESH_PAUSE)
         finally:
             self._note(text)
+
+    def _wait_unless_cancelled(self, seconds: float) -> None:
+        """The statement that follows is what says that it was cancelled."""
+        end = time.monotonic() + seconds
+        while not self._cancelled and time.monotonic() < end:
+            time.sleep(min(_LOOK_SECONDS, seconds))
 
     def _note(self, text: str) -> None:
         """What a statement leaves in the session."""
@@ -253,15 +264,21 @@ class Session:
 
     def cancel(self) -> None:
         """Cancel what runs, from another thread; nothing of the node begins after this. A statement that is just being
-        handed over is waited for: only then is there something to cancel."""
+        handed over is waited for: only then is there something to cancel. Where that takes long, dbt goes on with
+        other sessions meanwhile."""
         self.tell_cancelled()
-        deadline = time.monotonic() + _CANCEL_SECONDS
+        if not self._cancels_until(time.monotonic() + _CANCEL_SECONDS):
+            threading.Thread(target=self._cancels_until, args=(math.inf,), name="cancel", daemon=True).start()
+
+    def _cancels_until(self, deadline: float) -> bool:
+        """Whether nothing runs any more."""
         while time.monotonic() < deadline:
             with self._guard:
-                if self._tidying or not self._busy:
-                    return
+                if self._tidying or not self._busy or not self._cancelled:
+                    return True
                 self._cancel()
             time.sleep(_LOOK_SECONDS)
+        return False
 
     @contextmanager
     def tidying(self) -> Iterator[None]:

@@ -264,10 +264,19 @@ class StreamReader:
     def _present(self, stream: Stream) -> Iterator[Stream]:
         return self._shown([dict(zip(("database", "schema", "identifier"), parse_parts(stream.name), strict=True))])
 
-    def refuse_others(self, named: Iterable[Mapping[str, Any]], table: str) -> None:
-        """Stop what would take the rows of these sources' streams, where they are another table's."""
-        for stream in self._shown(named):
+    def refuse_others(self, query: str, named: Iterable[Mapping[str, Any]], table: str) -> None:
+        """Stop what would take the rows of the streams that a query reads or names, where they are another table's."""
+        read = self._read(query) | {stream.name: stream for stream in self._shown(named)}
+        for stream in read.values():
             self._refuse_another_s(stream, table, is_set=False)
+
+    def refuse_all(self, query: str, what: str, instead: str) -> None:
+        """Stop what would take the changes of table streams and keep them only until it runs again."""
+        for name in self._read(query):
+            raise DbtRuntimeError(
+                f"{what} reads the table stream {name}: each run would take the changes that the stream has, and the "
+                f"next one would treat those that it does not have any more as gone.\nHint: {instead}"
+            )
 
     def _refuse_another_s(self, stream: Stream, table: str, *, is_set: bool) -> None:
         """The load of a table takes what the stream has, or sets it to where the load ends: what another table has not

@@ -88,6 +88,11 @@
   {% if not dest_columns %}
     {% set dest_columns = headrace__columns_of_both(temp_relation, existing_relation) %}
   {% endif %}
+  {% if not dest_columns %}
+    {%- set given = adapter.get_columns_in_relation(temp_relation) | map(attribute='name') | join(', ') -%}
+    {%- set there = adapter.get_columns_in_relation(existing_relation) | map(attribute='name') | join(', ') -%}
+    {% do exceptions.raise_compiler_error("The model gives the columns " ~ given ~ ", and its table " ~ existing_relation.render() ~ " has none of them, but " ~ there ~ ". Run it with --full-refresh, or set on_schema_change to append_new_columns or sync_all_columns.") %}
+  {% endif %}
   {% set predicates = config.get('predicates', none) or config.get('incremental_predicates', none) %}
   {% set arguments = {
     'target_relation': target_relation,

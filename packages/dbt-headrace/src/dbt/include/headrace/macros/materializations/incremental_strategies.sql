@@ -33,7 +33,7 @@
   {%- set conditions = [] + (incremental_predicates or []) -%}
   {%- set keys = headrace__keys(unique_key, dest_columns) -%}
   {%- for key in keys -%}
-    {%- if not headrace__is_column(key) -%}
+    {%- if not adapter.is_column_name(key) -%}
       {%- do exceptions.raise_compiler_error("unique_key has the expression '" ~ key ~ "': merge needs columns. Give the expression a name in the model, or use delete+insert.") -%}
     {%- endif -%}
     {%- do conditions.append(get_merge_unique_key_match('DBT_INTERNAL_SOURCE.' ~ key, 'DBT_INTERNAL_DEST.' ~ key)) -%}
@@ -44,7 +44,7 @@
   merge into {{ target.render() }} as DBT_INTERNAL_DEST
   using {{ headrace__rows_by_name(source, target, dest_columns) }} as DBT_INTERNAL_SOURCE
   on {{ '(' ~ conditions | join(') and (') ~ ')' }}
-  {%- set updated = get_merge_update_columns(config.get('merge_update_columns'), config.get('merge_exclude_columns'), dest_columns) if keys else [] %}
+  {%- set updated = headrace__updated_columns(target, dest_columns) if keys else [] %}
   {%- if updated %}
   when matched then update set
     {%- for column in updated %}
@@ -73,19 +73,23 @@
 {% endmacro %}
 
 
-{#- The columns of a unique_key. Delta says no more of one that is not there than that something went wrong. -#}
-{% macro headrace__keys(unique_key, columns) %}
-  {%- set keys = [unique_key] if unique_key is string else (unique_key or []) -%}
-  {%- set names = columns | map(attribute='name') | map('lower') | list -%}
-  {%- for key in keys if headrace__is_column(key) and key.strip('`') | lower not in names -%}
-    {%- do exceptions.raise_compiler_error("unique_key names the column '" ~ key ~ "', and there are: " ~ names | join(', ')) -%}
-  {%- endfor -%}
-  {%- do return(keys) -%}
+{#- What a row with the same key takes from the new one. Those that are left out may be missing from the new rows. -#}
+{% macro headrace__updated_columns(target, dest_columns) %}
+  {%- set left_out = headrace__name_list(config.get('merge_exclude_columns')) -%}
+  {%- do adapter.named_columns('merge_exclude_columns', left_out, adapter.get_columns_in_relation(target) if left_out else []) -%}
+  {%- set wanted = adapter.named_columns('merge_update_columns', config.get('merge_update_columns'), dest_columns) -%}
+  {%- do return(get_merge_update_columns(wanted, left_out, dest_columns)) -%}
 {% endmacro %}
 
 
-{% macro headrace__is_column(key) %}
-  {%- do return(modules.re.fullmatch('\\w+|`[^`]+`', key) is not none) -%}
+{#- The columns of a unique_key, in quotes, and its expressions. Delta says no more of a column that is not there than that
+    something went wrong. -#}
+{% macro headrace__keys(unique_key, columns) %}
+  {%- set keys = [] -%}
+  {%- for key in headrace__name_list(unique_key) -%}
+    {%- do keys.append(adapter.key_of('unique_key', key, columns)) -%}
+  {%- endfor -%}
+  {%- do return(keys) -%}
 {% endmacro %}
 
 
@@ -144,7 +148,7 @@
   on DBT_INTERNAL_SOURCE.__dbt_is_key
     {%- for key in keys %}
     {#- The other side has no column of the table's: an expression without its name means the table. #}
-    and {{ 'DBT_INTERNAL_DEST.' if headrace__is_column(key) }}{{ key }} = DBT_INTERNAL_SOURCE.__dbt_key_{{ loop.index }}
+    and {{ 'DBT_INTERNAL_DEST.' if adapter.is_column_name(key) }}{{ key }} = DBT_INTERNAL_SOURCE.__dbt_key_{{ loop.index }}
     {%- endfor %}
     {%- for predicate in predicates or [] %}
     and ({{ predicate }})

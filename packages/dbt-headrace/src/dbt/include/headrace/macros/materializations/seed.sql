@@ -11,7 +11,7 @@
   {{ headrace__run_pre_hooks() }}
 
   {% if existing_relation is not none and existing_relation.type != 'table' %}
-    {% do exceptions.raise_compiler_error("Cannot seed to '" ~ existing_relation.render() ~ "', it is a " ~ existing_relation.type) %}
+    {% do exceptions.raise_compiler_error("Cannot seed to '" ~ existing_relation.render() ~ "', it is a " ~ (existing_relation.type | string).replace('_', ' ') ~ ". Drop it, or give the seed another alias.") %}
   {% endif %}
   {%- set seed = adapter.read_seed(agate_table, model, config.get('column_types')) -%}
   {%- set columns = headrace__seed_columns(agate_table, seed.types) -%}

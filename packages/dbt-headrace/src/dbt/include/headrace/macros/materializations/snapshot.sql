@@ -8,9 +8,22 @@
 {% endmacro %}
 
 
+{% macro headrace__build_snapshot_table(strategy, sql) %}
+  {% do headrace__refuse_streams_of_snapshot(sql) %}
+  {{ default__build_snapshot_table(strategy, sql) }}
+{% endmacro %}
+
+
+{#- A snapshot wants all rows each time. -#}
+{% macro headrace__refuse_streams_of_snapshot(sql) %}
+  {% do adapter.refuse_streams(sql, 'The snapshot ' ~ model.name, "Let it read the stream's table.") %}
+{% endmacro %}
+
+
 {#- The new state of the rows as a view. It compares and puts together by the places of fields in structs, so those of the
     query are first brought into the order that the snapshot has. -#}
 {% macro headrace__build_snapshot_staging_table(strategy, sql, target_relation) %}
+  {% do headrace__refuse_streams_of_snapshot(sql) %}
   {% set temp_relation = make_temp_relation(target_relation) %}
   {% set sql = adapter.in_order_of(sql, target_relation) %}
   {% call statement('build_snapshot_staging_relation') %}

@@ -6,6 +6,9 @@
 
   {{ headrace__run_pre_hooks() }}
 
+  {% if kind == 'table' %}
+    {% do adapter.refuse_streams(sql, 'The model ' ~ model.name ~ ', a view that views_enabled: false makes a table,', 'Let it be a view with +views_enabled: true, or ephemeral; or make it an incremental model, which keeps the changes.') %}
+  {% endif %}
   {% set built_relation = headrace__place_to_build(existing_relation, target_relation) %}
   {% call statement('main') %}
     {%- if kind == 'view' %}
