@@ -68,7 +68,9 @@ def test_a_rewritten_table_keeps_what_it_had(new_project: NewProject, dbt_server
     project.succeeds("run")
     assert sorted(dbt_server.rows(f"SELECT id, kept, new FROM {schema}.grown")) == [(1, 3, None), (2, 3, 4)]
     found = described(dbt_server, f"{schema}.grown")
-    for pair in ('("change_tracking","true")', '("by_hand","x "y", (z)")', '("team","ann")', "constraints.positive"):
+    for pair in (
+        '("change_tracking","true")', r'("by_hand","x \"y\", (z)")', '("team","ann")', "constraints.positive",
+    ):  # fmt: skip
         assert pair in found["properties"], found["properties"]
     assert "on_old" not in found["properties"]
     assert found["comment"] == "as it was"
@@ -297,3 +299,57 @@ def test_partitions_that_the_table_does_not_have(new_project: NewProject, dbt_se
     texts = [row["job_text"] for row in jobs if not row["job_text"].startswith("SHOW")]
     assert texts
     assert all("model.shop.days" in text for text in texts), "each statement tells its node"
+
+
+def test_keys_and_columns_are_named_in_any_way(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    """With quotes or without, in any case; and what is no column of the table is told as such."""
+    project = new_project()
+    rows = (
+        "select 1 as `order-id`, {{ 2 if is_incremental() else 1 }} as `N-m`, {{ 4 if is_incremental() else 3 }} as b"
+    )
+    configs: dict[str, dict[str, Any]] = {
+        "merged": {"unique_key": "ORDER-id"},
+        "quoted": {"unique_key": ["`order-id`"], "merge_update_columns": ["n-M"]},
+        "kept": {"unique_key": "order-id", "merge_exclude_columns": ["order-id", "`n-m`"]},
+        "replaced": {"unique_key": "order-id", "incremental_strategy": "delete+insert"},
+    }
+    for name, given in configs.items():
+        project.write(f"models/{name}.sql", config(materialized="incremental", **given) + rows)
+    project.succeeds("run")
+    project.succeeds("run")
+    expected = {"merged": (1, 2, 4), "quoted": (1, 2, 3), "kept": (1, 1, 4), "replaced": (1, 2, 4)}
+    for name, row in expected.items():
+        assert dbt_server.rows(f"SELECT * FROM {schema}.{name}") == [row], name
+    slips: dict[str, dict[str, Any]] = {
+        "merged": {"unique_key": "order_id"},
+        "quoted": {"unique_key": "order-id", "merge_update_columns": "nm"},
+        "kept": {"unique_key": "order-id", "merge_exclude_columns": "n-m, b"},
+    }
+    for name, given in slips.items():
+        project.write(f"models/{name}.sql", config(materialized="incremental", **given) + rows)
+    ran = project.fails("run", "--select", *slips)
+    assert "ERROR=2" in ran
+    assert "unique_key names the column 'order_id', and there are: order-id, N-m, b." in ran
+    assert "merge_update_columns names the column 'nm', and there are: order-id, N-m, b." in ran
+    assert "merge_exclude_columns names the column 'n-m, b', and there are: order-id, N-m, b." in ran, "a warning"
+    assert dbt_server.rows(f"SELECT * FROM {schema}.kept") == [(1, 2, 4)]
+    assert dbt_server.temporary(schema) == []
+
+
+def test_new_rows_that_no_merge_can_take(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    project = new_project()
+    twice = (
+        config(materialized="incremental", unique_key="id")
+        + "select 1 as id, id as n from range({{ 2 if is_incremental() else 1 }})"
+    )
+    project.write("models/twice.sql", twice)
+    project.write(
+        "models/others.sql", config(materialized="incremental") + "select 1 as {{ 'b' if is_incremental() else 'a' }}"
+    )
+    project.succeeds("run")
+    ran = project.fails("run")
+    assert "ERROR=2" in ran
+    assert "The new rows have several with the same unique_key" in ran
+    assert f"The model gives the columns b, and its table `main`.`{schema}`.`others` has none of them, but a." in ran
+    assert dbt_server.rows(f"SELECT * FROM {schema}.twice") == [(1, 0)]
+    assert dbt_server.rows(f"SELECT * FROM {schema}.others") == [(1,)]

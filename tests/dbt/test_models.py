@@ -233,6 +233,19 @@ def test_models_whose_names_differ_in_case_only(new_project: NewProject, dbt_ser
     assert dbt_server.records(f"SHOW TABLES IN {schema}") == []
 
 
+def test_a_model_with_the_name_of_what_is_built_on_the_way(
+    new_project: NewProject, dbt_server: DbtServer, schema: str
+) -> None:
+    project = new_project()
+    project.write("models/trips.sql", config(materialized="table") + "select 1 as id")
+    for name in ("trips__dbt_new", "trips__dbt_tmp_1"):
+        project.write(f"models/{name}.sql", config(materialized="table") + "select 1 as id")
+    ran = project.fails("run")
+    assert "ERROR=3" in ran
+    assert "may have the name of the other. Give the longer one another name or alias." in ran
+    assert dbt_server.records(f"SHOW TABLES IN {schema}") == []
+
+
 def test_clones_take_nothing_away(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
     """What has the name of a clone: a stream, a function, a view, an older clone."""
     project = new_project()

@@ -71,6 +71,20 @@ def test_numbers_of_all_sizes(new_project: NewProject, dbt_server: DbtServer, sc
     assert dbt_server.rows(f"SELECT n FROM {schema}.whole ORDER BY x") == [(1e40,), (3.0,)]
 
 
+def test_cells_that_hold_nothing(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    """An empty text is one where texts are; elsewhere it is NULL, as is a line with nothing in it."""
+    project = new_project()
+    project.write("seeds/empties.csv", 'id,n,word\n1,"",""\n2,,\n3,7,x\n')
+    project.write("seeds/lines.csv", 'id,word\n1,""\n\n2,b\n')
+    types = {"N": "int", "word": "varchar(5)", "id": None}
+    project.write("seeds/seeds.yml", {"seeds": [{"name": "empties", "config": {"column_types": types}}]})
+    project.succeeds("seed")
+    found = dbt_server.rows(f"SELECT n, word FROM {schema}.empties ORDER BY id")
+    assert found == [(None, ""), (None, None), (7, "x")]
+    found = dbt_server.rows(f"SELECT id, word FROM {schema}.lines ORDER BY id NULLS LAST")
+    assert found == [(1, ""), (2, "b"), (None, None)]
+
+
 def test_seeding_again_replaces_the_rows(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
     project = new_project()
     project.write("seeds/words.csv", "id,word\n1,a\n2,b\n")
@@ -191,6 +205,19 @@ def test_docs_know_streams_and_dynamic_tables(documented: Project, dbt_server: D
     parents = documented.artifact("manifest.json")["parent_map"]
     assert parents["model.shop.taken"] == ["source.shop.raw.raw_stream"]
     assert parents["model.shop.counted"] == ["model.shop.taken"]
+    assert dbt_server.verified(f"{schema}.counted") == "EQUAL"
+
+
+def test_docs_leave_out_what_cannot_be_read(documented: Project, dbt_server: DbtServer, schema: str) -> None:
+    documented.write("models/broken.sql", f"select n from {schema}.base")
+    dbt_server.rows(f"CREATE TABLE {schema}.base (n INT)")
+    documented.succeeds("run")
+    dbt_server.rows(f"CREATE OR REPLACE TABLE {schema}.base (m INT)")
+    ran = documented.succeeds("docs", "generate")
+    assert "broken` is left out of the catalog" in ran
+    catalog = documented.artifact("catalog.json")
+    assert not catalog["errors"]
+    assert set(catalog["nodes"]) == {"model.shop.taken", "model.shop.seen", "model.shop.counted"}
     assert dbt_server.verified(f"{schema}.counted") == "EQUAL"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dbt_server import DbtServer, Project
+from dbt_server import DbtServer, Project, config
 
 NewProject = Callable[..., Project]
 
@@ -278,3 +278,39 @@ def test_batches_and_python_read_no_streams(new_project: NewProject, dbt_server:
     assert ran.output.count("cannot read a table stream") >= 3
     assert "incremental SQL model" in ran
     assert trips.offset("s_one") == trips.offset("s_two") == 1
+
+
+def test_what_keeps_no_changes_reads_no_streams(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    """A snapshot, a view that has to be a table; and a table that reads another table's stream through a view."""
+    project = new_project()
+    trips = Trips(dbt_server, schema, project, "s_seen", "s_other")
+    trips.model("changes", "select id from {{ source('raw', 's_seen') }}", materialized="view")
+    trips.model("as_table", "select id from {{ ref('changes') }}", materialized="view", views_enabled=False)
+    given = config(unique_key="id", strategy="check", check_cols="all", hard_deletes="invalidate")
+    snapshot = given + "select id from {{ ref('changes') }}"
+    project.write("snapshots/seen.sql", f"{{% snapshot seen %}}{snapshot}{{% endsnapshot %}}")
+    for _ in range(2):
+        ran = project.fails("build")
+        assert "ERROR=2" in ran
+        assert f"The snapshot seen reads the table stream main.{schema}.s_seen" in ran
+        assert f"a view that views_enabled: false makes a table, reads the table stream main.{schema}.s_seen" in ran
+        assert trips.offset("s_seen") == 1
+    # A snapshot that is there already, and whose query reads a stream from now on.
+    project.write(
+        "snapshots/seen.sql", f"{{% snapshot seen %}}{snapshot.replace('changes', 'all_trips')}{{% endsnapshot %}}"
+    )
+    trips.model("all_trips", "select id from {{ source('raw', 'trips') }}", materialized="view")
+    project.succeeds("build", "--select", "all_trips", "seen")
+    project.write("snapshots/seen.sql", f"{{% snapshot seen %}}{snapshot}{{% endsnapshot %}}")
+    assert "Let it read the stream's table" in project.fails("snapshot")
+    assert trips.offset("s_seen") == 1
+
+    trips.model("owner", "select id from {{ source('raw', 's_other') }}")
+    trips.model("of_owner", "select id from {{ source('raw', 's_other') }}", materialized="view")
+    project.succeeds("run", "--select", "owner", "of_owner")
+    trips.add(4)
+    trips.model("thief", "select id from {{ ref('of_owner') }}", materialized="table")
+    assert f"main.{schema}.owner would miss rows" in project.fails("run", "--select", "thief")
+    project.succeeds("run", "--select", "owner")
+    assert trips.ids("owner") == [3, 4]
+    assert dbt_server.temporary(schema) == []

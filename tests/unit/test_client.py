@@ -386,6 +386,18 @@ def test_a_session_that_ended_is_told_once_and_replaced(server: Double, lake: Re
     lake.ping()
 
 
+def test_a_session_that_takes_the_place_of_another_runs_on_its_virtual_cluster(
+    server: Double, lake: RemoteLake
+) -> None:
+    lake.use_vcluster("etl")
+    assert lake.vcluster == "etl"
+    assert server.submitted() == ["USE VCLUSTER `etl`"]
+    server.sessions.clear()
+    with pytest.raises(errors.SessionReset):
+        lake.sql("SELECT 1")
+    assert [wanted.get("vcluster") for wanted in server.sessions.values()] == ["etl"]
+
+
 def test_there_is_no_spark_here(lake: RemoteLake) -> None:
     with pytest.raises(errors.NotAllowed, match="no Spark session here"):
         _ = lake.spark

@@ -366,10 +366,72 @@ def test_streams_stay_only_for_the_node_that_wants_it() -> None:
     ]  # fmt: skip
 
 
-def test_a_refresh_waits_for_the_one_that_runs() -> None:
+def test_a_refresh_waits_for_the_one_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dbt.adapters.headrace.sessions._REFRESH_PAUSE", 0.001)
     session = FakeSession(RefreshRunning("running"), RefreshRunning("running"), done("Done."))
     session.run("REFRESH DYNAMIC TABLE d")
     assert len(session.ran) == 3
+
+
+def test_who_waits_for_a_refresh_can_be_cancelled() -> None:
+    session = FakeSession(*[RefreshRunning("running") for _ in range(1000)])
+    caught: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            session.run("REFRESH DYNAMIC TABLE d")
+        except Cancelled as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not session.ran:
+        time.sleep(0.001)
+    session.cancel()
+    thread.join(5)
+    assert len(caught) == 1
+
+
+def test_what_clears_away_after_a_cancel_waits_for_no_refresh() -> None:
+    session = FakeSession(*[RefreshRunning("running") for _ in range(1000)])
+    session.tell_cancelled()
+    with session.tidying(), pytest.raises(RefreshRunning):
+        session.run("DROP DYNAMIC TABLE d")
+    assert len(session.ran) == 1
+
+
+def test_a_cancel_that_takes_long_goes_on_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dbt.adapters.headrace.sessions._CANCEL_SECONDS", 0.01)
+    session = FakeSession()
+    session.hold.clear()
+    cancel, waiting = session._cancel, threading.Event()
+
+    def late() -> None:
+        if waiting.is_set():
+            cancel()
+
+    monkeypatch.setattr(session, "_cancel", late)
+    caught: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            session.run("SELECT long")
+        except Cancelled as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not session.ran:
+        time.sleep(0.001)
+    session.cancel()
+    assert thread.is_alive()
+    waiting.set()
+    thread.join(5)
+    assert len(caught) == 1
+    for each in threading.enumerate():
+        if each.name == "cancel":
+            each.join(5)
+            assert not each.is_alive()
 
 
 def test_other_errors_are_told_at_once() -> None:

@@ -79,10 +79,17 @@ def column_of(name: str, columns: Iterable[Column]) -> Column | None:
     ['`id`', '`order-id`', '`odd``one`']
     >>> column_of("date_trunc('day', at)", columns)
     """
+    return next((each for each in columns if each.name.lower() == bare(name).lower()), None)
+
+
+def bare(name: str) -> str:
+    """The name of a column as a config has it, without quotes.
+
+    >>> bare("day"), bare("`odd``one`"), bare(" a b ")
+    ('day', 'odd`one', 'a b')
+    """
     plain = name.strip()
-    if _QUOTED.fullmatch(plain):
-        plain = plain[1:-1].replace("``", "`")
-    return next((each for each in columns if each.name.lower() == plain.lower()), None)
+    return plain[1:-1].replace("``", "`") if _QUOTED.fullmatch(plain) else plain
 
 
 def is_column_name(text: str) -> bool:

@@ -31,8 +31,8 @@ _HINTS = {
     "persistent one, or make the model a table.",
     "DELTA_VIOLATE_CONSTRAINT": "A constraint of the model's contract does not hold. The table is as it was before.",
     "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE": "The new rows have several with the same unique_key. Let "
-    "the model keep one of each, such as with row_number() over (partition by …); or use "
-    "incremental_strategy='delete+insert', which keeps them all.",
+    "the query keep one of each, such as with row_number() over (partition by …). An incremental model that is to keep "
+    "them all: incremental_strategy='delete+insert'.",
     " is stale: ": "Then run the models that read it with dbt run --full-refresh.",
     "There is no virtual cluster": "Make it with CREATE VCLUSTER, or mend vcluster in the profile or the model.",
 }

@@ -22,7 +22,7 @@ from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 from dbt.adapters.headrace import nested, seeds, streams
 from dbt.adapters.headrace.building import Builder, is_made_for, temporary_view
 from dbt.adapters.headrace.catalog import CatalogReader, TableSettings
-from dbt.adapters.headrace.column import HeadraceColumn, column_of, is_column_name, quote
+from dbt.adapters.headrace.column import HeadraceColumn, bare, column_of, is_column_name, quote
 from dbt.adapters.headrace.connections import HeadraceConnectionManager
 from dbt.adapters.headrace.constraints import constraints_of_column, constraints_of_model, named_constraints
 from dbt.adapters.headrace.cursor import Cursor
@@ -353,7 +353,7 @@ class HeadraceAdapter(SQLAdapter):
         """Raise unless the table is partitioned by these: Delta would replace all of another one."""
         with self.connections.exception_handler("DESCRIBE DETAIL"):
             there = [str(name) for name in self._rows(f"DESCRIBE DETAIL {relation.render()}")[0]["partitionColumns"]]
-        if [name.lower() for name in there] != [name.strip("`").lower() for name in names]:
+        if [name.lower() for name in there] != [bare(name).lower() for name in names]:
             raise DbtRuntimeError(
                 f"The model is partitioned by {', '.join(names)}, and its table {relation.render()} by "
                 f"{', '.join(there) or 'nothing'}: insert_overwrite would replace rows of other partitions, too. Run "
@@ -569,6 +569,12 @@ class HeadraceAdapter(SQLAdapter):
             return repr({str(key): str(each) for key, each in value.items()})
         return repr([str(each) for each in value])
 
+    @available
+    @classmethod
+    def bare(cls, name: str) -> str:
+        """The name of a column that a config may have in quotes."""
+        return bare(str(name))
+
     @available.parse_none
     def read_seed(
         self, agate_table: agate.Table, model: Mapping[str, Any], column_types: Mapping[str, str] | None
@@ -580,10 +586,17 @@ class HeadraceAdapter(SQLAdapter):
     def named_columns(self, config: str, names: list[str] | str | None, columns: list[HeadraceColumn]) -> list[str]:
         """The columns that a config names, in quotes. Raises for a slip: it would be about no column, without a
         word."""
-        return [
-            self.key_of(config, name, columns, takes_expressions=False)
-            for name in ([names] if isinstance(names, str) else names or [])
-        ]
+        return [self.key_of(config, name, columns, takes_expressions=False) for name in _listed(names)]
+
+    @available
+    def left_out_columns(self, config: str, names: list[str] | str | None, columns: list[HeadraceColumn]) -> list[str]:
+        """The names of the columns that a config leaves out, bare and in lower case. One that is not there is left out
+        anyway, as where the config is meant for many models: it is told."""
+        for name in _listed(names):
+            if column_of(name, columns) is None:
+                there = ", ".join(dict.fromkeys(each.name for each in columns))
+                _log.warning(f"{config} names the column '{name}', and there are: {there}.")
+        return [bare(name).lower() for name in _listed(names)]
 
     @available
     def key_of(self, config: str, text: str, columns: list[HeadraceColumn], takes_expressions: bool = True) -> str:
@@ -718,6 +731,10 @@ class HeadraceAdapter(SQLAdapter):
 
     def generate_python_submission_response(self, submission_result: Any) -> AdapterResponse:
         return AdapterResponse(_message="OK", code="OK")
+
+
+def _listed(names: list[str] | str | None) -> list[str]:
+    return [names] if isinstance(names, str) else names or []
 
 
 def _name_of(node: Mapping[str, Any]) -> tuple[str, ...]:

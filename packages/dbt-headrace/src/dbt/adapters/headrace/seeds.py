@@ -67,7 +67,7 @@ def read(
     rows = [list(row) for row in table.rows]
     wanted = {name.lower(): kind for name, kind in asked.items()}
     others = {
-        place for place, name in enumerate(table.column_names) if not _is_text(wanted.get(name.lower(), "string"))
+        place for place, name in enumerate(table.column_names) if not _is_text(wanted.get(name.lower()) or "string")
     }
     texts = _restore_empty_texts(rows, table, model, others)
     types = [

@@ -44,6 +44,7 @@ _OWN_VIEW = re.compile(
     rf"(?:create or replace temporary view|drop view if exists)\s+`([^`.]+{TEMPORARY}[^`.]*)`(?!\.)", re.IGNORECASE
 )
 _CANCEL_SECONDS = 3.0
+_CANCEL_PAUSE = 1.0
 _LOOK_SECONDS = 0.05
 # Another writer committed first: nothing of the statement was done, and doing it again is what Delta asks for.
 _CONFLICT = re.compile(
@@ -139,6 +140,8 @@ class Session:
                 try:
                     return self._guarded(lambda: self._run(text), text)
                 except RefreshRunning as running:
+                    if self._cancelled:
+                        raise
                     if pause == _REFRESH_PAUSE:
                         _log.info(f"{running.message} Waiting for it to end.")
                     self._wait_unless_cancelled(pause)
@@ -267,17 +270,18 @@ class Session:
         handed over is waited for: only then is there something to cancel. Where that takes long, dbt goes on with
         other sessions meanwhile."""
         self.tell_cancelled()
-        if not self._cancels_until(time.monotonic() + _CANCEL_SECONDS):
-            threading.Thread(target=self._cancels_until, args=(math.inf,), name="cancel", daemon=True).start()
+        if not self._cancels_until(time.monotonic() + _CANCEL_SECONDS, _LOOK_SECONDS):
+            rest = (math.inf, _CANCEL_PAUSE)
+            threading.Thread(target=self._cancels_until, args=rest, name="cancel", daemon=True).start()
 
-    def _cancels_until(self, deadline: float) -> bool:
+    def _cancels_until(self, deadline: float, pause: float) -> bool:
         """Whether nothing runs any more."""
         while time.monotonic() < deadline:
             with self._guard:
                 if self._tidying or not self._busy or not self._cancelled:
                     return True
                 self._cancel()
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(pause)
         return False
 
     @contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 from dbt_common.exceptions import DbtRuntimeError
 
 from dbt.adapters.headrace.catalog import properties_of
-from dbt.adapters.headrace.column import quote
+from dbt.adapters.headrace.column import bare, quote
 from headrace.dbapi.literals import literal
 from headrace.sql.tokens import scan
 
@@ -242,7 +242,7 @@ def _layout(partition_by: Sequence[str], clustered_by: Sequence[str]) -> str:
 def _names(value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
-    return (value,) if isinstance(value, str) else tuple(str(name) for name in value)
+    return tuple(bare(str(name)) for name in ([value] if isinstance(value, str) else value))
 
 
 def _columns(names: Iterable[str]) -> str:

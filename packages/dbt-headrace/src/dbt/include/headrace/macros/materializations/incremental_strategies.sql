@@ -44,7 +44,7 @@
   merge into {{ target.render() }} as DBT_INTERNAL_DEST
   using {{ headrace__rows_by_name(source, target, dest_columns) }} as DBT_INTERNAL_SOURCE
   on {{ '(' ~ conditions | join(') and (') ~ ')' }}
-  {%- set updated = headrace__updated_columns(target, dest_columns) if keys else [] %}
+  {%- set updated = headrace__updated_columns(target, source, dest_columns) if keys else [] %}
   {%- if updated %}
   when matched then update set
     {%- for column in updated %}
@@ -73,10 +73,11 @@
 {% endmacro %}
 
 
-{#- What a row with the same key takes from the new one. Those that are left out may be missing from the new rows. -#}
-{% macro headrace__updated_columns(target, dest_columns) %}
-  {%- set left_out = headrace__name_list(config.get('merge_exclude_columns')) -%}
-  {%- do adapter.named_columns('merge_exclude_columns', left_out, adapter.get_columns_in_relation(target) if left_out else []) -%}
+{#- What a row with the same key takes from the new one. What is left out may be missing from the table, or the new rows. -#}
+{% macro headrace__updated_columns(target, source, dest_columns) %}
+  {%- set excluded = config.get('merge_exclude_columns') -%}
+  {%- set there = adapter.get_columns_in_relation(target) + adapter.get_columns_in_relation(source) if excluded else [] -%}
+  {%- set left_out = adapter.left_out_columns('merge_exclude_columns', excluded, there) -%}
   {%- set wanted = adapter.named_columns('merge_update_columns', config.get('merge_update_columns'), dest_columns) -%}
   {%- do return(get_merge_update_columns(wanted, left_out, dest_columns)) -%}
 {% endmacro %}

@@ -9,21 +9,23 @@
 
 
 {% macro headrace__build_snapshot_table(strategy, sql) %}
-  {% do headrace__refuse_streams_of_snapshot(sql) %}
+  {% do headrace__refuse_streams_of_snapshot(strategy, sql) %}
   {{ default__build_snapshot_table(strategy, sql) }}
 {% endmacro %}
 
 
-{#- A snapshot wants all rows each time. -#}
-{% macro headrace__refuse_streams_of_snapshot(sql) %}
-  {% do adapter.refuse_streams(sql, 'The snapshot ' ~ model.name, "Let it read the stream's table.") %}
+{#- One that minds what is gone wants all rows each time. -#}
+{% macro headrace__refuse_streams_of_snapshot(strategy, sql) %}
+  {% if strategy.hard_deletes in ('invalidate', 'new_record') %}
+    {% do adapter.refuse_streams(sql, 'The snapshot ' ~ model.name, "Let it read the stream's table, or set hard_deletes: ignore.") %}
+  {% endif %}
 {% endmacro %}
 
 
 {#- The new state of the rows as a view. It compares and puts together by the places of fields in structs, so those of the
     query are first brought into the order that the snapshot has. -#}
 {% macro headrace__build_snapshot_staging_table(strategy, sql, target_relation) %}
-  {% do headrace__refuse_streams_of_snapshot(sql) %}
+  {% do headrace__refuse_streams_of_snapshot(strategy, sql) %}
   {% set temp_relation = make_temp_relation(target_relation) %}
   {% set sql = adapter.in_order_of(sql, target_relation) %}
   {% call statement('build_snapshot_staging_relation') %}

@@ -5,8 +5,8 @@
 _headrace.save(
     model(dbtObj(_headrace.table), _headrace.spark),
     {{ relation.render() | tojson }},
-    partition_by={{ adapter.python_literal(headrace__name_list(config.get('partition_by'))) }},
-    clustered_by={{ adapter.python_literal(headrace__name_list(config.get('clustered_by'))) }},
+    partition_by={{ adapter.python_literal(headrace__bare_names(config.get('partition_by'))) }},
+    clustered_by={{ adapter.python_literal(headrace__bare_names(config.get('clustered_by'))) }},
     properties={{ adapter.python_literal(config.get('properties') or {}) }},
 )
 {% endmacro %}
@@ -14,6 +14,15 @@ _headrace.save(
 
 {% macro headrace__name_list(value) %}
   {%- do return([value] if value is string else (value or [])) -%}
+{% endmacro %}
+
+
+{% macro headrace__bare_names(value) %}
+  {%- set names = [] -%}
+  {%- for name in headrace__name_list(value) -%}
+    {%- do names.append(adapter.bare(name)) -%}
+  {%- endfor -%}
+  {%- do return(names) -%}
 {% endmacro %}
 
 

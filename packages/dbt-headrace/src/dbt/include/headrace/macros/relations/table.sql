@@ -56,7 +56,7 @@
 {% macro headrace__names(value) %}
   {%- set names = [] -%}
   {%- for name in ([value] if value is string else (value or [])) -%}
-    {%- do names.append(adapter.quote(name)) -%}
+    {%- do names.append(adapter.quote(adapter.bare(name))) -%}
   {%- endfor -%}
   {%- do return(names) -%}
 {% endmacro %}
