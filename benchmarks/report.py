@@ -19,7 +19,7 @@ _COLUMNS = [
     ("query", "query", "{}"), ("change", "change", "{}"), ("mode", "mode", "{}"), ("technique", "technique", "{}"),
     ("refresh s", "refresh_s", "{:.3f}"), ("recompute s", "recompute_s", "{:.2f}"), ("append s", "append_s", "{:.2f}"),
     ("recompute ÷ refresh", "recompute_ratio", "{:.1f}×"), ("refresh ÷ append", "append_ratio", "{:.1f}×"),
-    ("jobs", "spark_jobs", "{:g}"), ("own commits", "commits", "{}"), ("MB read", "bytes_read", "{:.1f}"),
+    ("jobs", "spark_jobs", "{:g}"), ("commits", "commits", "{}"), ("MB read", "bytes_read", "{:.1f}"),
     ("read ÷ changed bytes", "read_amplification", "{:.1f}×"),
 ]  # fmt: skip
 

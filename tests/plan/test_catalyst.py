@@ -77,6 +77,15 @@ INCREMENTAL = [
     "SELECT id, (SELECT count(*) FROM b WHERE b.id = a.id) AS n, (SELECT sum(y) FROM b WHERE b.id = a.id) AS s FROM a",
     "SELECT id FROM a WHERE x > (SELECT avg(y) FROM b WHERE b.id = a.id)",
     "SELECT s, sum(x) AS t FROM a GROUP BY s HAVING sum(x) > (SELECT max(y) FROM b)",
+    "SELECT s, sum(x) / (SELECT sum(x) FROM a) AS share FROM a GROUP BY s",
+    "SELECT max(x) + (SELECT min(y) FROM b) AS m, count_if(x > (SELECT avg(y) FROM b)) AS n FROM a",
+    "SELECT x > (SELECT avg(y) FROM b) AS k, count(*) AS n FROM a GROUP BY x > (SELECT avg(y) FROM b)",
+    "SELECT s, count(*) AS n, (SELECT max(y) FROM b) AS m FROM a GROUP BY ROLLUP (s)",
+    "SELECT DISTINCT s, (SELECT max(y) FROM b) AS m FROM a",
+    "SELECT a.id FROM a JOIN b ON a.id = b.id AND a.x > (SELECT max(z) FROM c)",
+    "SELECT a.id, b.y FROM a FULL OUTER JOIN b ON a.id = b.id AND a.x > (SELECT max(z) FROM c)",
+    "SELECT a.id FROM a LEFT ANTI JOIN b ON a.id = b.id AND b.y > (SELECT max(z) FROM c)",
+    "SELECT id, (SELECT id FROM c WHERE id = 3) AS y FROM a",
     "SELECT a.id, e FROM a, LATERAL (SELECT max(y) AS e FROM b WHERE b.id = a.id)",
     # sets
     "SELECT id FROM a INTERSECT SELECT id FROM b",
@@ -96,6 +105,11 @@ INCREMENTAL = [
     "SELECT s, first(x) IGNORE NULLS IS NULL AS a, last(x, true) IS NULL AS b, any_value(x) IGNORE NULLS IS NULL AS c, "
     "first(x) FILTER (WHERE x > 2) IGNORE NULLS IS NULL AS d FROM a GROUP BY s",
     "SELECT id, sort_array(collect_set(x)) AS xs, sort_array(collect_list(x)) AS ys FROM a GROUP BY id",
+    "SELECT p, count(*) AS n, max(q) AS q FROM (SELECT s, max_by(id, ts) FILTER (WHERE x > 0) AS p, "
+    "min_by(f, dt) AS q, first(x, true) AS r, last(s) AS l, any_value(x) AS v FROM a GROUP BY s) "
+    "WHERE r > 0 OR l = 'x' OR v IS NULL GROUP BY p",
+    "SELECT t, n, l, count(*) AS n2 FROM (SELECT id, array_sort(collect_set(s)) AS t, size(collect_list(x)) AS n, "
+    "listagg(s, ',') WITHIN GROUP (ORDER BY s DESC) AS l FROM a GROUP BY id) GROUP BY t, n, l",
     "SELECT s, x, count(*) AS n FROM a GROUP BY ROLLUP (s, x)",
     "SELECT s, x, count(*) AS n, grouping(s) AS g FROM a GROUP BY CUBE (s, x)",
     "SELECT s, x, sum(id) AS n FROM a GROUP BY GROUPING SETS ((s), (x), ())",
@@ -221,10 +235,9 @@ FULL = [
     ("SELECT id FROM a OFFSET 1000", "OFFSET"),
     ("SELECT a.id, (SELECT y FROM b WHERE b.id = a.id) AS y FROM a WHERE id > 100",
      "correlated scalar subquery that may return several rows"),
-    ("SELECT a.id FROM a JOIN b ON a.id = b.id AND a.x > (SELECT max(z) FROM c)",
-     "scalar subquery in a join condition"),
-    ("SELECT id, (SELECT id FROM c WHERE id = 3) AS y FROM a", "scalar subquery that may return several rows"),
-    ("SELECT max(x) + (SELECT min(y) FROM b) AS m FROM a", "scalar subquery in the SELECT list of an aggregation"),
+    ("SELECT id, (SELECT map(id, z) FROM c WHERE id = 3) AS y FROM a", "scalar subquery that may return several rows"),
+    ("SELECT id, sum(x) + (SELECT min(y) FROM b) AS m, id IN (SELECT y FROM b) AS n FROM a GROUP BY id",
+     "subqueries of several kinds in the SELECT list of an aggregation"),
     ("SELECT id, histogram_numeric(x, 2) AS f FROM a GROUP BY id HAVING count(*) < 0",
      "aggregate function histogram_numeric"),
     ("SELECT id, max_by(x, ts, 2) AS f FROM a GROUP BY id HAVING count(*) < 0", "max_by(value, by, n)"),

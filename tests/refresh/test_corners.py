@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from headrace import Lake
-from headrace.errors import HeadraceError, Unsupported
+from headrace.errors import HeadraceError, RefreshFailed, Unsupported
 from headrace.ivm import stages
 from headrace.ivm.sources import SourceRange, relation_changes
 from headrace.plan.nodes import Relation, walk
 from headrace.refresh.fold import fold
+from headrace.security.roles import Principal
+from headrace.statements import dispatch
 from refresh.test_sources import refresh
 
 
@@ -73,6 +75,149 @@ def test_a_scalar_subquery_over_a_dynamic_table_that_may_give_several_rows(lake:
     refresh(lake, "up")
     assert refresh(lake)["refresh_mode"] == "FULL"
     assert sorted(lake.sql("SELECT * FROM d").rows) == [(1, 10), (2, 20)]
+
+
+@pytest.mark.parametrize(
+    ("call", "called"),
+    [
+        ("listagg(s, ',')", "listagg"),
+        ("collect_list(s)", "collect_list"),
+        ("slice(sort_array(collect_set(s)), 1, size(collect_set(s))) = collect_set(s)", "collect_set"),
+        ("sort_array(collect_list(f))", "collect_list"),
+        ("max_by(struct(s, f), f)", "max_by"),
+        ("mode(s)", "mode"),
+    ],
+)
+def test_values_below_that_are_left_to_chance(lake: Lake, call: str, called: str) -> None:
+    lake.sql("CREATE TABLE t (k INT, s STRING, f DOUBLE)")
+    query = f"SELECT v, count(*) AS n FROM (SELECT k, {call} AS v FROM t GROUP BY k) GROUP BY v"
+    with pytest.raises(Unsupported, match=f"{called} below another operator"):
+        lake.sql(f"CREATE DYNAMIC TABLE d REFRESH_MODE = INCREMENTAL AS {query}")
+
+
+def test_rows_that_leave_open_which_value_max_by_gives(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also at a full load of groups over it; and where only the other side of a join changes."""
+    monkeypatch.setattr(stages, "BIG_ROWS", 0)
+    lake.sql(
+        """
+        CREATE TABLE t (k INT, at INT, v STRING); CREATE TABLE names (k INT, name STRING);
+        INSERT INTO t VALUES (1, 1, 'a'), (1, 2, 'b'), (1, 2, NULL), (2, 5, 'c'), (2, NULL, 'z'), (3, NULL, 'y');
+        INSERT INTO names VALUES (1, 'one'), (2, 'two'), (3, 'three');
+        CREATE DYNAMIC TABLE d AS SELECT v, count(*) AS n
+          FROM (SELECT k, max_by(v, at) AS v FROM t GROUP BY k) JOIN names USING (k) GROUP BY v;
+        CREATE DYNAMIC TABLE f AS SELECT name, v FROM names JOIN
+          (SELECT k, first(v) FILTER (WHERE at IS NOT NULL) AS v FROM t GROUP BY k) USING (k)
+        """
+    )
+
+    def refreshed() -> list[tuple[str, str]]:
+        found = []
+        for name in ("d", "f"):
+            result = lake.sql(f"REFRESH DYNAMIC TABLE {name}")
+            row = dict(zip(result.columns, result.rows[0], strict=True))
+            assert lake.sql(f"VERIFY DYNAMIC TABLE {name}").rows[0][1] in ("EQUAL", "AMBIGUOUS")
+            found.append((row["refresh_mode"], row["reason"] or ""))
+        return found
+
+    lake.sql("INSERT INTO t VALUES (2, 4, 'c'); INSERT INTO names VALUES (2, 'zwei')")
+    assert [mode for mode, _ in refreshed()] == ["INCREMENTAL", "INCREMENTAL"], "no ties where the change looks"
+    lake.sql("INSERT INTO names VALUES (1, 'eins')")
+    assert refreshed() == [
+        ("FULL", "The rows of a group leave open which value max_by gives."),
+        ("FULL", "The rows of a group leave open which value first gives."),
+    ]
+    lake.sql("DELETE FROM t WHERE k = 1 AND v IS NULL")
+    assert refreshed()[0][0] == "FULL", "what was stored was chosen by chance"
+    lake.sql("INSERT INTO t VALUES (1, 3, 'b')")
+    assert refreshed()[0][0] == "INCREMENTAL"
+    lake.sql("DELETE FROM t WHERE k = 1 AND v = 'a'; UPDATE t SET v = 'x' WHERE k = 3")
+    refreshed()
+    lake.sql("INSERT INTO t VALUES (1, 9, 'b')")
+    assert [mode for mode, _ in refreshed()] == ["INCREMENTAL", "INCREMENTAL"]
+    assert sorted(lake.sql("SELECT name, v FROM f").rows, key=str) == [
+        ("eins", "b"), ("one", "b"), ("three", None), ("two", "c"), ("zwei", "c"),
+    ]  # fmt: skip
+
+
+def test_a_subquery_that_gives_several_rows(lake: Lake) -> None:
+    """A failure, as the query itself is; and once it gives one row again, the changes are computed."""
+    lake.sql(
+        """
+        CREATE TABLE t (k INT); INSERT INTO t VALUES (1), (2); CREATE TABLE s (v INT); INSERT INTO s VALUES (1);
+        CREATE DYNAMIC TABLE d AS SELECT k FROM t WHERE k > (SELECT v FROM s); INSERT INTO s VALUES (0)
+        """
+    )
+    with pytest.raises(RefreshFailed, match=r"SCALAR_SUBQUERY_TOO_MANY_ROWS|more than one row"):
+        lake.sql("REFRESH DYNAMIC TABLE d")
+    assert lake.sql("SELECT * FROM d").rows == [(2,)]
+    lake.sql("DELETE FROM s WHERE v = 1")
+    assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
+    assert sorted(lake.sql("SELECT * FROM d").rows) == [(1,), (2,)]
+
+
+def test_of_two_zeros_none_is_taken_for_the_other(lake: Lake) -> None:
+    """Below the root, the least value of a group that has both is either."""
+    lake.sql(
+        """
+        CREATE TABLE t (k INT, x DOUBLE); INSERT INTO t VALUES (1, 0.0D), (2, -0.0D), (3, 7.0D);
+        CREATE DYNAMIC TABLE d AS SELECT s, count(*) AS n
+          FROM (SELECT k, CAST(min(x) AS STRING) AS s FROM t GROUP BY k) GROUP BY s;
+        INSERT INTO t VALUES (2, -0.0D), (3, 0.0D)
+        """
+    )
+    assert refresh(lake)["refresh_mode"] == "INCREMENTAL", "one of them only"
+    lake.sql("INSERT INTO t SELECT /*+ COALESCE(1) */ if(id = 1, 1, id), if(id = 1, -0.0D, 1.0D) FROM range(1, 5000)")
+    row = refresh(lake)
+    assert (row["refresh_mode"], row["reason"]) == ("FULL", "The rows of a group leave open which value min gives.")
+    lake.sql("INSERT INTO t VALUES (1, -5.0D)")
+    refresh(lake)
+    lake.sql("INSERT INTO t VALUES (1, -6.0D)")
+    assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
+    assert sorted(lake.sql("SELECT s, n FROM d WHERE n < 3").rows) == [("-0.0", 1), ("-6.0", 1), ("0.0", 1)]
+
+
+def test_dollars_and_braces_are_what_they_are(lake: Lake) -> None:
+    """In whatever form they are written, and also in VALUES and the keys of PIVOT, which the refresh writes out."""
+    lake.sql(
+        r"""
+        CREATE TABLE t (k INT, tag STRING, v INT); INSERT INTO t VALUES (1, '${x}', 10), (1, 'b', 20);
+        CREATE VIEW w AS SELECT k, tag, '${spark.app.name}' AS said FROM t;
+        CREATE DYNAMIC TABLE d AS SELECT t.v, n.name, w.said FROM t
+          JOIN (VALUES ('\u0024{x}', '\u0024{y}'), ('b', '${z}')) AS n(tag, name) ON t.tag = n.tag
+          JOIN w ON w.tag = t.tag AND w.tag <> '${env:HOME}';
+        CREATE DYNAMIC TABLE p AS
+          SELECT * FROM (SELECT k, tag, v FROM t) PIVOT (max(v) FOR tag IN ('${x}' AS a, 'b' AS b));
+        INSERT INTO t VALUES (2, '${x}', 30)
+        """
+    )
+    for name in ("d", "p"):
+        assert refresh(lake, name)["refresh_mode"] == "INCREMENTAL"
+    assert sorted(lake.sql("SELECT * FROM p").rows, key=str) == [(1, 10, 20), (2, 30, None)]
+    found = set(lake.sql("SELECT name, said FROM d").rows)
+    assert found == {("${y}", "${spark.app.name}"), ("${z}", "${spark.app.name}")}
+
+
+def test_a_refresh_goes_by_the_settings_of_the_lake_whoever_used_its_thread(lake: Lake) -> None:
+    lake.sql(
+        """
+        CREATE TABLE t (id INT, at TIMESTAMP, s STRING);
+        CREATE DYNAMIC TABLE d AS SELECT id, at FROM t WHERE at >= TIMESTAMP '2024-01-01 00:00:00';
+        CREATE DYNAMIC TABLE c AS SELECT id, CAST(s AS INT) AS n FROM t;
+        INSERT INTO t VALUES (1, TIMESTAMP '2023-12-31 20:00:00', 'x')
+        """
+    )
+    other = lake._context.new_session()
+    other.user, other.guarded = Principal("boss", "admin"), True
+    for text in ("SET spark.sql.session.timeZone = Asia/Tokyo", "SET spark.sql.ansi.enabled = false"):
+        dispatch.execute(other, text)
+    for name in ("d", "c"):
+        dispatch.execute(other, "SELECT count(*) FROM t")
+        if name == "c":
+            with pytest.raises(RefreshFailed, match="CAST_INVALID_INPUT"):
+                lake.sql("REFRESH DYNAMIC TABLE c")
+        else:
+            refresh(lake)
+            assert lake.sql("SELECT * FROM d").rows == []
 
 
 def test_a_timestamp_in_partitioned_by(lake: Lake) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from headrace import Lake
@@ -58,7 +60,7 @@ def test_the_profile_of_a_refresh(lake: Lake) -> None:
     assert said["cost", "commits"] == "1"
     assert int(said["cost", "bytes read"]) > 0
     changed = next(value for (section, item), value in said.items() if section == "input" and item.endswith(".o"))
-    assert changed.startswith("2 changes; 2 rows read, from files of ")
+    assert re.match(r"2 changes of \d+ bytes; 2 rows read, from files of ", changed)
     operators = [(item.strip().split()[0], value) for (section, item), value in said.items() if section == "operator"]
     assert ("relation", "rows in: not counted, out: 2; its change feed") in operators
     assert "inner" in dict(operators)

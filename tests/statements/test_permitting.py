@@ -775,7 +775,23 @@ def test_a_session_on_a_server_knows_no_java_and_no_variables(prepared: Lake) ->
     with pytest.raises(AnalysisException):
         context.spark.sql("SELECT reflect('java.lang.Math', 'abs', -1)").collect()
     assert prepared.spark.sql("SELECT 1").collect(), "the lake's own session is as it was"
-    assert prepared.spark.conf.get("spark.sql.variable.substitute") == "true"
+    assert prepared.spark.sql("SELECT typeof(reflect('java.lang.Math', 'abs', -1))").collect()
+
+
+def test_variables_in_queries_of_dynamic_tables_stay_as_they_are(prepared: Lake, dev: Run) -> None:
+    """In the lake's own session, in which they are refreshed, as in the session in which they were judged."""
+    dev("CREATE VIEW own.w AS SELECT id, '${env:HOME}' AS x FROM shop.orders")
+    dev("CREATE DYNAMIC TABLE own.d1 AS SELECT id, '${env:HOME}' AS x FROM shop.orders")
+    dev("CREATE DYNAMIC TABLE own.d2 AS SELECT id, x FROM own.w")
+    # One quote of each kind: for the judge all of it is in two strings, and without it the rest would be SQL.
+    hidden = """SELECT '${'||"} ' AS a, (SELECT max(salary) FROM secret.pay) AS b --" AS a, 1 AS b"""
+    with suppress(HeadraceError):
+        dev(f"CREATE DYNAMIC TABLE own.d3 AS {hidden}\nFROM shop.orders")
+        assert {row[1] for row in prepared.sql("SELECT * FROM own.d3").rows} == {1}
+    for name in ("d1", "d2"):
+        prepared.sql(f"REFRESH DYNAMIC TABLE own.{name} FULL")
+        assert {row[1] for row in prepared.sql(f"SELECT * FROM own.{name}").rows} == {"${env:HOME}"}
+        assert prepared.sql(f"VERIFY DYNAMIC TABLE own.{name}").rows[0][1] == "EQUAL"
 
 
 def test_frames_are_judged_like_queries(prepared: Lake) -> None:

@@ -89,7 +89,7 @@ class Jvm:
     def __init__(self, plans: Mapping[str, Node] | None = None, state: Any = None) -> None:
         self._plans = dict(plans or {})
         self.parsed: list[str] = []
-        self.state = state
+        self.state = state or SimpleNamespace(functionRegistry=lambda: SimpleNamespace(functionExists=lambda _: False))
         self.root = SimpleNamespace(
             py4j=SimpleNamespace(reflection=SimpleNamespace(TypeUtil=SimpleNamespace(isInstanceOf=self._is_a)))
         )

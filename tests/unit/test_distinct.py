@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.ivm.maintainable import maintained
+from headrace.plan.catalyst import can_be_kept
 from headrace.plan.distinct import distinct_below
 from headrace.plan.explain import call_text
-from headrace.plan.nodes import Aggregate, AggregateCall, Column, Expression, Plan, Relation
+from headrace.plan.nodes import Aggregate, AggregateCall, Column, Expression, Node, Plan, Project, Relation
+from headrace.plan.query import BoundText, OutputColumn, Query
 
 TABLE = Relation(
     source=0,
@@ -75,3 +78,21 @@ def test_a_count_of_rows_beside_it_needs_a_key() -> None:
     calls = (distinct("count", "v_1"), call("count", None, "bigint"))
     assert rewritten(*calls).child != TABLE
     assert rewritten(*calls, keys=()).child == TABLE
+
+
+def test_a_plan_that_would_be_nested_too_deep_to_be_kept_stays_as_it_is() -> None:
+    node: Node = TABLE
+    for number in range(70):
+        named = distinct("count", node.output[1].name).model_copy(update={"name": f"n_{number}"})
+        node = Aggregate(child=node, keys=(KEY,), calls=(named,))
+        node = Project(child=node, expressions=(KEY, Expression(name=f"v_{number}", text=f"n_{number}", type="bigint")))
+    text = "SELECT 1"
+    query = Query(
+        text=text, resolved_text=text, bound=BoundText(pieces=(text,)), sources=(), definitions=(),
+        columns=(OutputColumn(name="k", type="int"), OutputColumn(name="n", type="bigint")),
+        plan=Plan(root=node, columns=(("k", node.output[0]), ("n", node.output[1]))),
+    )  # fmt: skip
+    assert query.plan is not None
+    assert can_be_kept(query.plan)
+    assert not can_be_kept(distinct_below(query.plan))
+    assert maintained(query).plan == query.plan

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.errors import Bug
+from headrace.ivm.ties import by_chance, without_ties
 from headrace.names import quote
 from headrace.plan.nodes import (
     Aggregate,
@@ -34,17 +35,14 @@ Read = Callable[[Leaf], DataFrame]
 
 
 Known = Callable[[Node], DataFrame | None]
-Ordered = Callable[[DataFrame, Window], DataFrame]
 
 
-def evaluate(
-    node: Node, read: Read, known: Known = lambda _: None, ordered: Ordered = lambda rows, _: rows
-) -> DataFrame:
+def evaluate(node: Node, read: Read, known: Known = lambda _: None, *, certain: bool = False) -> DataFrame:
     """The rows of `node`; `read` gives the rows of a leaf under its unique column names, `known` those of any node
-    that need not be computed. `ordered` may put something between a window and the rows that it gets."""
+    that need not be computed. Where they have to be `certain`, what is left to chance is an error (ivm/ties.py)."""
 
     def of(below: Node) -> DataFrame:
-        return evaluate(below, read, known, ordered)
+        return evaluate(below, read, known, certain=certain)
 
     if isinstance(node, Relation | Values):
         return read(node)
@@ -58,7 +56,7 @@ def evaluate(
     if isinstance(node, InnerJoin | OuterJoin | SemiJoin):
         return join(of(node.left), of(node.right), node)
     if isinstance(node, Aggregate):
-        return aggregate(of(node.child), node)
+        return aggregate(of(node.child), node, certain=certain)
     if isinstance(node, UnionAll):
         return reduce(DataFrame.union, (relabel(of(child), child, node) for child in node.inputs))
     if isinstance(node, Explode):
@@ -66,7 +64,8 @@ def evaluate(
     if isinstance(node, Expand):
         return expand(of(node.child), node)
     if isinstance(node, Window):
-        return window(ordered(of(node.child), node), node)
+        rows = of(node.child)
+        return window(without_ties(rows, node) if certain else rows, node)
     raise Bug(f"No evaluation for {node.kind}.")
 
 
@@ -153,12 +152,18 @@ def call_text(call: AggregateCall) -> str:
     return f"CAST({text} AS {call.type})" if call.function == "sum" else text
 
 
-def aggregate(rows: DataFrame, node: Aggregate) -> DataFrame:
+def aggregate(rows: DataFrame, node: Aggregate, *, certain: bool = False) -> DataFrame:
     keyed = with_keys(rows, node.keys)
     grouped = keyed.groupBy(*(quote(key.name) for key in node.keys))
     if not node.calls:
         return keyed.select(*(quote(key.name) for key in node.keys)).distinct()
-    return grouped.agg(*(F.expr(call_text(call)).alias(call.name) for call in node.calls))
+    text_of = certain_text if certain else call_text
+    return grouped.agg(*(F.expr(text_of(call)).alias(call.name) for call in node.calls))
+
+
+def certain_text(call: AggregateCall) -> str:
+    text = call_text(call)
+    return text if call.chance is None else f"CASE WHEN {call.chance} THEN {by_chance(call)} ELSE {text} END"
 
 
 def with_keys(rows: DataFrame, keys: tuple) -> DataFrame:  # type: ignore[type-arg]

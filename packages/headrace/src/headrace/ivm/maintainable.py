@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from headrace.ivm.layout import grouped_root, layout_of
 from headrace.ivm.rules.partitions import partitions_root
-from headrace.plan.certainty import carriers, deciding_texts, inexact_calls, named_in
+from headrace.plan.catalyst import can_be_kept
+from headrace.plan.certainty import carriers, deciding_texts, inexact_calls, is_only_sorted, named_in
 from headrace.plan.distinct import distinct_below
 from headrace.plan.nodes import Aggregate, Node, Plan, walk
 from headrace.plan.query import Query
 from headrace.plan.types import comparable, storable
+from headrace.plan.zeros import with_zeros_told_apart
 
 CHANCY = (
     "max_by", "min_by", "collect_list", "collect_set", "array_agg", "percentile_approx", "approx_percentile",
     "first", "first_value", "last", "last_value", "any_value", "mode", "listagg", "string_agg",
 )  # fmt: skip
 """Functions that may give a wholly different value for the same rows. At the root that does not matter: what is stored
-is what was computed."""
+is what was computed. Further down some are maintained where nothing is left to chance (ivm/ties.py)."""
 
 
 def maintained(query: Query) -> Query:
@@ -29,8 +31,16 @@ def maintained(query: Query) -> Query:
     reason = _hindrance(query, query.plan)
     if reason is not None:
         return query.model_copy(update={"plan": None, "unsupported": reason})
-    counted = query.model_copy(update={"plan": distinct_below(query.plan)})
-    return counted if counted.plan is not None and _hindrance(counted, counted.plan) is None else query
+    for plan in map(_certain, (distinct_below(query.plan), query.plan)):
+        found = query.model_copy(update={"plan": plan})
+        if _hindrance(found, plan) is None and can_be_kept(plan):
+            return found
+    return query
+
+
+def _certain(plan: Plan) -> Plan:
+    root = grouped_root(plan)
+    return with_zeros_told_apart(plan, None if root is None else root.aggregate)
 
 
 def _hindrance(query: Query, plan: Plan) -> str | None:
@@ -50,8 +60,8 @@ def _unstorable(query: Query) -> str | None:
 def _chancy(plan: Plan) -> str | None:
     root = grouped_root(plan)
     below = [n for n in walk(plan.root) if isinstance(n, Aggregate) and (root is None or n is not root.aggregate)]
-    called = [call.function for node in below for call in node.calls]
-    return next((f"{name} below another operator" for name in called if name in CHANCY), None)
+    called = [call for node in below for call in node.calls if call.function in CHANCY and call.chance is None]
+    return next((f"{c.function} below another operator" for c in called if not is_only_sorted(plan, c)), None)
 
 
 def _decided_by_chance(plan: Plan) -> str | None:

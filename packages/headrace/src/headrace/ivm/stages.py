@@ -26,7 +26,6 @@ from headrace.ivm.layout import Grouped, LiveRows, folds_exactly, group_values, 
 from headrace.ivm.narrowing import names_passed, one_of, passed_up, spans
 from headrace.ivm.sharing import canonical
 from headrace.ivm.sources import SourceRange, read_delta, read_version, relation_changes, relation_rows
-from headrace.ivm.ties import without_ties
 from headrace.names import quote
 from headrace.plan.certainty import carriers
 from headrace.plan.dates import depends_on_date, own_texts_at, plan_at
@@ -195,7 +194,7 @@ class Stages:
             plan_at(node, self.old_date if old else self.new_date),
             lambda relation: self._read(relation, old=old, within=within or {}),
             self._old_groups if old else self._new_groups,
-            without_ties,
+            certain=True,
         )
 
     def state_table(self, node: Aggregate) -> LiveRows | None:
@@ -417,7 +416,7 @@ class Stages:
             return None
         known = self._old_groups if old else self._new_groups
         read = partial(self._read, old=old, within={})
-        return evaluate(dated, read, lambda each: rows if each is join else known(each), without_ties)
+        return evaluate(dated, read, lambda each: rows if each is join else known(each), certain=True)
 
     def _distinct(self, changes: Changes, local: pa.Table, keys: Sequence[str]) -> Changes | None:
         """The distinct values of these keys; None where equal ones may look different."""

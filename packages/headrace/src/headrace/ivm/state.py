@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 
 from headrace.ivm.changeset import WEIGHT
+from headrace.ivm.ties import by_chance
 from headrace.names import quote
 from headrace.plan.nodes import AggregateCall, Column, Frozen
 
@@ -161,17 +162,25 @@ def _extreme(call: AggregateCall, name: str) -> CallState:
     keeps, reaches, beats = ("least", "<=", "<") if call.function == "min" else ("greatest", ">=", ">")
     removed = f"CASE WHEN {WEIGHT} < 0 THEN {_guarded(call)} END"
     added = f"CASE WHEN {WEIGHT} > 0 THEN {_guarded(call)} END"
+    whole = f"{call.function}({_guarded(call)})"
+    # What is removed is no matter where something that is added lies beyond all of it.
+    unsafe = (
+        f"coalesce(d_{name}_removed {reaches} o_{name}, d_{name}_removed IS NOT NULL) "
+        f"AND NOT coalesce(d_{name} {beats} d_{name}_removed, false)"
+    )
+    if call.chance is not None:  # Of zeros, the rows tell which there are (plan/zeros.py).
+        whole = f"CASE WHEN {call.chance} THEN {by_chance(call)} ELSE {whole} END"
+        unsafe = f"({unsafe}) OR coalesce(o_{name} = 0, false) OR coalesce(d_{name} = 0, false)"
     return CallState(
         call=call,
         columns=(Column(name=name, type=call.type),),
-        whole=(f"{call.function}({_guarded(call)})",),
+        whole=(whole,),
         delta=(f"{call.function}({added})",),
         fold=(f"{keeps}(o_{name}, d_{name})",),
         finish=name,
         extra_delta=((f"{name}_removed", f"{call.function}({removed})"),),
-        # What is removed is no matter where something that is added lies beyond all of it.
-        unsafe=f"coalesce(d_{name}_removed {reaches} o_{name}, d_{name}_removed IS NOT NULL) "
-        f"AND NOT coalesce(d_{name} {beats} d_{name}_removed, false)",
+        unsafe=unsafe,
+        unsafe_only_after_removals=call.chance is None,
         description=f"{call.function} kept; the group is computed anew when its {call.function} is removed",
     )
 

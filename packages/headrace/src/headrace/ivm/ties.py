@@ -1,20 +1,44 @@
-"""Rows that tie in the ORDER BY of a window function whose result depends on their order.
+"""Rows that leave a result to chance: they tie in the ORDER BY of a window function that depends on their order, or for
+the place of which `max_by`, `first` and the like give the value.
 
 They may change places from one evaluation to the next, and what is taken out would not be what was put in. So wherever
-a window is evaluated once more during a refresh, its ties are looked for: by the rule for windows in the partitions
-that changed, and inside the evaluation itself in all partitions that another operator asks for.
+a window or such a function below the root is evaluated once more during a refresh, ties are looked for: by the rule for
+windows in the partitions that changed, and inside the evaluation itself in all that another operator asks for.
 """
 
 from __future__ import annotations
+
+import re
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headrace.names import quote, quote_text
-from headrace.plan.nodes import Window
+from headrace.plan.nodes import Aggregate, AggregateCall, Window
 from headrace.plan.types import comparable, has_floats
 
 TIES = "Rows are equal in the ORDER BY of a window function whose result depends on their order."
+_BY_CHANCE = "The rows of a group leave open which value {} gives."
+
+
+def told_ties(error: object) -> str | None:
+    """The reason in an error that one of these checks has raised."""
+    found = re.search(f"{re.escape(TIES)}|{_BY_CHANCE.format('[a-z_]+')}", str(error))
+    return None if found is None else found[0]
+
+
+def by_chance(call: AggregateCall) -> str:
+    """What takes the place of a value that is left to chance."""
+    return f"raise_error({quote_text(_BY_CHANCE.format(call.function))})"
+
+
+def is_by_chance(rows: DataFrame, node: Aggregate, call: AggregateCall) -> bool:
+    """Whether the rows below leave the call's value open in any group."""
+    if call.chance is None:
+        return True
+    named = rows.selectExpr("*", *(f"{key.text} AS __hr_o{place}" for place, key in enumerate(node.keys)))
+    groups = named.groupBy(*(f"__hr_o{place}" for place in range(len(node.keys))))
+    return bool(groups.agg(F.expr(f"{call.chance} AS open")).where("open").limit(1).count())
 
 
 def has_ties(rows: DataFrame, node: Window) -> bool:

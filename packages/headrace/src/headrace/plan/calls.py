@@ -17,6 +17,10 @@ _RECOMPUTED = {
     "CollectSet", "CollectList", "RegrR2", "RegrSXX", "RegrSXY", "RegrSYY", "RegrSlope", "RegrIntercept", "Product",
     "ListAgg", "Mode", "First", "Last", "AnyValue",
 }  # fmt: skip
+_ATOMIC = (
+    "BooleanType", "ByteType", "ShortType", "IntegerType", "LongType", "FloatType", "DoubleType", "DecimalType",
+    "StringType", "VarcharType", "CharType", "BinaryType", "DateType", "TimestampType", "TimestampNTZType",
+)  # fmt: skip
 # Window functions that treat rows which are equal in ORDER BY alike, and aggregates that do not look at the order.
 _RANKS = ("Rank", "DenseRank", "PercentRank", "CumeDist")
 _ORDERLESS = {
@@ -35,6 +39,10 @@ _FUNCTIONS: dict[str, str] = {
     "BoolAnd": "min",  # false < true
     "BoolOr": "max",
 }
+
+
+_EXTREME_BY = {"MaxBy": "max", "MinBy": "min"}
+_ANY_OF_ALL = ("First", "Last", "AnyValue")
 
 
 def read_call(jvm: Jvm, speller: Speller, call: Any) -> AggregateCall:
@@ -88,7 +96,44 @@ def _other_call(jvm: Jvm, speller: Speller, call: Any, name: str, spelled: str) 
         type=column.type,
         text=text,
         distinct_of=_distinct_values(speller, call, name) if call.isDistinct() else (),
+        chance=_chance(speller, call, name),
     )
+
+
+def _chance(speller: Speller, call: Any, name: str) -> str | None:
+    """Whether the rows of a group leave the call's value open; None where it takes more than a look at them to tell."""
+    if name == "ListAgg":
+        return _chance_in_list(speller, call.aggregateFunction())
+    if name not in _EXTREME_BY and name not in _ANY_OF_ALL:
+        return None
+    function = call.aggregateFunction()
+    value, *rest = items(function.children())
+    if kind(value.dataType()).removesuffix("$") not in _ATOMIC:
+        return None
+    text = speller.text(value)
+    conditions = [] if call.filter().isEmpty() else [speller.text(call.filter().get())]
+    # Not a comparison of the values: as numbers, 0.0 and -0.0 are the same. What is hashed passes over NULLs.
+    shown = f"xxhash64({text}, CAST({text} AS STRING), {text} IS NULL)"
+    if name in _EXTREME_BY:
+        by = speller.text(rest[0])
+        conditions.append(f"{by} IS NOT NULL")
+        least, most = f"~{_EXTREME_BY[name]}({{}}).seen", f"{_EXTREME_BY[name]}({{}}).seen"
+        seen = [f"named_struct('by', {by}, 'seen', {each})" for each in (f"~{shown}", shown)]
+    else:
+        if function.ignoreNulls():
+            conditions.append(f"{text} IS NOT NULL")
+        least, most = "min({})", "max({})"
+        seen = [shown, shown]
+    where = " AND ".join(f"({each})" for each in conditions) or "true"
+    first, second = (f"CASE WHEN {where} THEN {each} END" for each in seen)
+    return f"coalesce({least.format(first)} <> {most.format(second)}, false)"
+
+
+def _chance_in_list(speller: Speller, function: Any) -> str | None:
+    """A list in the order of what it lists comes out the same: what ties is equal."""
+    listed = speller.text(items(function.children())[0])
+    order = [speller.text(each.child()) for each in items(function.orderExpressions())]
+    return "false" if listed in order else None
 
 
 def _distinct_values(speller: Speller, call: Any, name: str) -> tuple[Expression, ...]:

@@ -57,7 +57,7 @@ def read_query(spark: SparkSession, text: str, *, locate: Locate, database_of: D
         if "StackOverflowError" in str(error.java_exception.getClass().getName()):
             raise _too_deep() from None
         raise
-    if not _can_be_kept(query.bound):
+    if not can_be_kept(query.bound):
         raise _too_deep()
     return query
 
@@ -68,7 +68,7 @@ def _too_deep() -> QueryFailed:
     )
 
 
-def _can_be_kept(part: Plan | BoundText) -> bool:
+def can_be_kept(part: Plan | BoundText) -> bool:
     """Whether it comes back from the JSON that a dynamic table is kept as: there is a limit to its nesting."""
     try:
         from_json("[" * _AROUND + part.model_dump_json() + "]" * _AROUND)
@@ -127,7 +127,7 @@ def _plan(jvm: Jvm, analyzed: Any, binding: Binding, public: list[str]) -> tuple
             raise NoRule("session_window")
         lowered, leaves = lower(jvm, analyzed, dynamic)
         plan = read_plan(jvm, lowered, public, names, leaves)
-        if not _can_be_kept(plan):
+        if not can_be_kept(plan):
             raise NoRule("operators nested too deep")
         return plan, None
     except NoRule as gap:

@@ -8,6 +8,7 @@ shown, but nothing may be decided by it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from headrace.plan.nodes import (
@@ -20,6 +21,7 @@ from headrace.plan.nodes import (
     InnerJoin,
     Node,
     OuterJoin,
+    Plan,
     Project,
     SemiJoin,
     UnionAll,
@@ -27,6 +29,9 @@ from headrace.plan.nodes import (
     walk,
 )
 from headrace.plan.pruning import names_in, own_texts
+from headrace.plan.types import has_floats
+
+_COLLECTING = ("collect_list", "collect_set", "array_agg")
 
 Origins = dict[str, str]
 """Columns, each with the call that its value comes from, in words."""
@@ -112,6 +117,25 @@ def deciding_texts(node: Node) -> list[str]:
             return [*(key.text for key in node.keys), *node.order]
         case _:
             return []
+
+
+def is_only_sorted(plan: Plan, call: AggregateCall) -> bool:
+    """Whether a collected array is used only where the order of its elements does not matter."""
+    if call.function not in _COLLECTING or has_floats(call.type):
+        return False
+    sorted_use = re.compile(rf"(?:array_sort|sort_array|size|array_size)\({call.name}(?:, (?:true|false))?\)")
+    if call.name in {column.name for _, column in plan.columns}:
+        return False
+    for node in walk(plan.root):
+        if isinstance(node, UnionAll) and any(
+            call.name in {column.name for column in child.output} for child in node.inputs
+        ):
+            return False
+        passed = [each.text for each in node.expressions if each.name == each.text] if isinstance(node, Project) else []
+        for text in own_texts(node):
+            if text not in passed and call.name in names_in(sorted_use.sub("", text)):
+                return False
+    return True
 
 
 def _is_inexact(call: AggregateCall) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 
 from headrace.plan.explain import call_text
-from headrace.plan.nodes import Aggregate, AggregateCall, Expression, Node, Plan, UnionAll
+from headrace.plan.nodes import Aggregate, AggregateCall, Expression, Node, Plan, with_children
 from headrace.plan.types import comparable, storable
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
@@ -30,7 +30,7 @@ def distinct_below(plan: Plan) -> Plan:
 
 
 def _rewritten(node: Node) -> Node:
-    node = _with_children(node)
+    node = with_children(node, _rewritten)
     if not isinstance(node, Aggregate):
         return node
     wanted = [call for call in node.calls if _is_distinct(call)]
@@ -49,13 +49,6 @@ def _rewritten(node: Node) -> Node:
     keys = tuple(key.model_copy(update={"text": key.name}) for key in node.keys)
     calls = tuple(_over_values(call, values) if _is_distinct(call) else _over_parts(call) for call in node.calls)
     return Aggregate(child=below, keys=keys, calls=calls)
-
-
-def _with_children(node: Node) -> Node:
-    if isinstance(node, UnionAll):
-        return node.model_copy(update={"inputs": tuple(_rewritten(child) for child in node.inputs)})
-    fields = [name for name in ("child", "left", "right") if name in type(node).model_fields]
-    return node.model_copy(update={name: _rewritten(getattr(node, name)) for name in fields}) if fields else node
 
 
 def _is_distinct(call: AggregateCall) -> bool:

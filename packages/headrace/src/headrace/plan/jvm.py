@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
@@ -37,13 +37,9 @@ class Jvm:
         self.catalyst: Any = root.org.apache.spark.sql.catalyst
 
     def parse(self, text: str) -> Any:
-        """The unresolved plan of a statement.
-
-        Spark's parser goes by the settings of the session that the thread has used last, such as for casts that give
-        NULL or an error: it is made this one.
-        """
-        self.object("org.apache.spark.sql.classic.SparkSession").setActiveSession(self.session)
-        return self.state.sqlParser().parsePlan(text)
+        """The unresolved plan of a statement."""
+        with _active(self):
+            return self.state.sqlParser().parsePlan(text)
 
     def analyze(self, plan: Any) -> Any:
         """The plan with every name and type resolved; commands must not come here, they would run."""
@@ -84,6 +80,29 @@ class Jvm:
         for value in values:
             array.add(value)
         return self.root.PythonUtils.toSeq(array)
+
+
+@contextmanager
+def active(spark: SparkSession) -> Iterator[None]:
+    """Have Spark read texts by the settings of this session: it goes by those of the thread's active one, such as for
+    casts that give NULL or an error, and for the zone of a timestamp that is written out."""
+    with _active(Jvm(spark)):
+        yield
+
+
+@contextmanager
+def _active(jvm: Jvm) -> Iterator[None]:
+    sessions = jvm.object("org.apache.spark.sql.classic.SparkSession")
+    before = optional(sessions.getActiveSession())
+    sessions.setActiveSession(jvm.session)
+    try:
+        yield
+    finally:
+        with suppress(Py4JError, OSError):  # Where Java has ended, that is told already.
+            if before is None:
+                sessions.clearActiveSession()
+            else:
+                sessions.setActiveSession(before)
 
 
 def rows_of(spark: SparkSession, analysed: Any) -> DataFrame:

@@ -7,6 +7,7 @@ names; Spark wrote them and Spark will parse them back.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -146,6 +147,8 @@ class AggregateCall(Frozen):
     distinct_of: tuple[Expression, ...] = ()
     """Of count, sum and avg with DISTINCT, the values that are looked at once each; NULL where a FILTER leaves the row
     out. Their names are empty."""
+    chance: str | None = None
+    """An aggregate over the same rows that tells whether the value is left to chance: several would do."""
     written: str | None = None
     """The call that this one computes from its results over parts, for people."""
 
@@ -287,6 +290,14 @@ class Plan(Frozen):
 
     root: Node
     columns: tuple[tuple[str, Column], ...]
+
+
+def with_children(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node over its children as they come out of a change."""
+    if isinstance(node, UnionAll):
+        return node.model_copy(update={"inputs": tuple(change(child) for child in node.inputs)})
+    fields = [name for name in ("child", "left", "right") if name in type(node).model_fields]
+    return node.model_copy(update={name: change(getattr(node, name)) for name in fields}) if fields else node
 
 
 def walk(node: Node) -> tuple[Node, ...]:

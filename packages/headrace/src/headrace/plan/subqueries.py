@@ -1,7 +1,8 @@
 """Subqueries in expressions become joins.
 
-A scalar subquery that names no outer column is computed once: it is joined to every row. EXISTS, IN and correlated
-subqueries are rewritten by Catalyst's own rules, after the plans inside them have been lowered in the same way.
+A scalar subquery that names no outer column is computed once: it is joined to every row, and where it stands beside
+aggregate functions, to every group. EXISTS, IN and correlated subqueries are rewritten by Catalyst's own rules, after
+the plans inside them have been lowered in the same way.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from headrace.names import quote_text
 from headrace.plan.jvm import CATALYST, Jvm, items, kind, optional
 from headrace.plan.spelling import NoRule
+from headrace.plan.types import comparable
 
 _PULL_UP = f"{CATALYST}.optimizer.PullupCorrelatedPredicates"
 _TO_JOINS = (
@@ -20,6 +23,8 @@ _TO_JOINS = (
 )
 _WITH_PLAN = ("ScalarSubquery", "Exists", "ListQuery", "LateralSubquery")
 _PASSING = ("Project", "SubqueryAlias", "View")
+_VALUE = "__hr_value"
+SEVERAL_ROWS = "A scalar subquery gives more than one row."
 
 Change = Callable[[Any], Any]
 
@@ -42,11 +47,57 @@ def _joined_scalars(jvm: Jvm, plan: Any) -> Any:
         return plan
     children = [_joined_scalars(jvm, child) for child in items(plan.children())]
     plan = plan.withNewChildren(jvm.seq(children))
+    single = [_is_computed_once(each) for each in _own_subqueries(jvm, plan)]
+    if kind(plan) != "Aggregate" or not any(single):
+        return _with_own_scalars(jvm, plan)
+    if not all(single):
+        raise NoRule("subqueries of several kinds in the SELECT list of an aggregation")
+    above = _results_above(jvm, plan)
+    below = _with_own_scalars(jvm, above.child())
+    return _with_own_scalars(jvm, above.withNewChildren(jvm.seq([below])))
+
+
+def _own_subqueries(jvm: Jvm, plan: Any) -> list[Any]:
+    """Those in the expressions of an operator; not those inside them."""
+    found, waiting = [], items(plan.expressions())
+    while waiting:
+        expression = waiting.pop()
+        if kind(expression) in (*_WITH_PLAN, "InSubquery"):
+            found.append(expression)
+        elif jvm.contains(expression, "PLAN_EXPRESSION") is not None:
+            waiting += items(expression.children())
+    return found
+
+
+def _is_computed_once(subquery: Any) -> bool:
+    return kind(subquery) == "ScalarSubquery" and not subquery.isCorrelated()
+
+
+def _results_above(jvm: Jvm, aggregate: Any) -> Any:
+    """An aggregation as two operators: one gives its keys and calls, the one above it what is made of them."""
+    parts = optional(jvm.object(f"{CATALYST}.planning.PhysicalAggregation").unapply(aggregate))
+    if parts is None:
+        raise NoRule("Python aggregate function")
+    logical, keys = jvm.catalyst.plans.logical, items(parts._1())
+    results = [(call, call.resultAttribute()) for call in items(parts._2())]
+    calls = [_alias(jvm, call, str(result.name()), result.exprId()) for call, result in results]
+    groups = [key.child() if kind(key) == "Alias" else key for key in keys]
+    below = logical.Aggregate(jvm.seq(groups), jvm.seq([*keys, *calls]), aggregate.child(), aggregate.hint())
+    return logical.Project(parts._3(), below)
+
+
+def _alias(jvm: Jvm, expression: Any, name: str, expression_id: Any) -> Any:
+    none, nothing = jvm.object("scala.None"), jvm.seq([])
+    return jvm.catalyst.expressions.Alias(expression, name, expression_id, nothing, none, nothing)
+
+
+def _with_own_scalars(jvm: Jvm, plan: Any) -> Any:
+    """Each such subquery in the expressions of one operator as a join below it."""
     found: dict[int, Any] = {}
 
     def change(expression: Any) -> Any:
-        if kind(expression) == "ScalarSubquery" and not expression.isCorrelated():
-            inner = _joined_scalars(jvm, expression.plan())
+        if _is_computed_once(expression):
+            inner = _of_one_row(jvm, _joined_scalars(jvm, expression.plan()))
             attribute = items(inner.output())[0]
             found[int(attribute.exprId().id())] = inner
             return attribute
@@ -55,20 +106,28 @@ def _joined_scalars(jvm: Jvm, plan: Any) -> Any:
     changed = _with_expressions(jvm, plan, change)
     if not found:
         return plan
-    if kind(plan) == "Aggregate":
-        raise NoRule("scalar subquery in the SELECT list of an aggregation")
-    below = items(plan.children())
-    if len(below) != 1:
-        raise NoRule("scalar subquery in a join condition")
-    child = below[0]
+    *before, child = items(plan.children())  # Of a join, the right one: what ON says is asked of pairs.
     for inner in found.values():
-        if optional(inner.maxRows()) != 1:
-            raise NoRule("scalar subquery that may return several rows")
         child = _join(jvm, child, inner, "Inner" if _has_one_row(inner) else "LeftOuter")
-    changed = changed.withNewChildren(jvm.seq([child]))
-    if kind(plan) != "Filter":
+    changed = changed.withNewChildren(jvm.seq([*before, child]))
+    if kind(plan) not in ("Filter", "Join"):
         return changed
     return jvm.catalyst.plans.logical.Project(plan.output(), changed)
+
+
+def _of_one_row(jvm: Jvm, plan: Any) -> Any:
+    """The plan of a scalar subquery. One that may give several rows, which is an error then, as an aggregate."""
+    if optional(plan.maxRows()) == 1:
+        return plan
+    value = items(plan.output())[0]
+    if not comparable(str(value.dataType().sql())):
+        raise NoRule("scalar subquery that may return several rows")
+    made = jvm.object(f"{CATALYST}.expressions.NamedExpression").newExprId()
+    rows = jvm.catalyst.plans.logical.Project(jvm.seq([_alias(jvm, value, _VALUE, made)]), plan)
+    text = f"CASE WHEN count(1) > 1 THEN raise_error({quote_text(SEVERAL_ROWS)}) ELSE max({_VALUE}) END AS {_VALUE}"
+    call = jvm.state.sqlParser().parseExpression(text)
+    single = jvm.catalyst.plans.logical.Aggregate(jvm.seq([]), jvm.seq([call]), rows, jvm.object("scala.None"))
+    return jvm.state.analyzer().execute(single)
 
 
 def _lowered_inside(jvm: Jvm, plan: Any) -> Any:

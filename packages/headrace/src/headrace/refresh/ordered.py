@@ -171,13 +171,21 @@ class OrderedCopies:
             return None
 
     def remove_unused(self) -> None:
-        """Those of a query that was replaced, and those that cannot be read."""
+        """Those of a query that was replaced, of a source that was dropped, and those that cannot be read."""
         sources = {source.path: place for place, source in enumerate(self._table.query.sources)}
         for folder in self._folders():
             copy = self._read(folder)
             place = None if copy is None else sources.get(copy.note.source)
-            if copy is None or place is None or sorted(copy.note.columns) != sorted(self._columns(place)):
+            if copy is None or place is None or not self._is_of_source(copy, place):
                 self._remove(folder)
+
+    def _is_of_source(self, copy: Copy, place: int) -> bool:
+        if sorted(copy.note.columns) != sorted(self._columns(place)):
+            return False
+        try:
+            return self._logs.snapshot(copy.note.source).table_id == copy.note.table_id
+        except _FAILURES:
+            return False
 
     def discard(self) -> bool:
         """Remove all of them: what reads them failed. Whether there were any."""
@@ -268,6 +276,7 @@ class OrderedCopies:
                 assert counts is not None
                 moved = _counted(moved, counts[0], counts[1] > 0)
                 kept.write.format("delta").mode("append").option("userMetadata", _text(moved)).save(copy.tail)
+                running.count({"commits": 1})
                 self._logs.forget(copy.tail)
             finally:
                 kept.unpersist()
@@ -305,6 +314,7 @@ class OrderedCopies:
         nothing.write.format("delta").options(**_PLAIN).option("userMetadata", _text(first)).save(
             str(folder / "changes")
         )
+        running.count({"commits": 2})
         return Copy(folder, note, ((0, first),))
 
     # ------------------------------------------------------------------ reading one
@@ -333,9 +343,9 @@ class OrderedCopies:
             (first,) = self._logs.history(rows)
             note = CopyNote.model_validate(_noted(first.user_metadata))
             found = tuple(self._changes(changes))
+            same = self._logs.snapshot(rows).table_id
         except _FAILURES:
             return None
-        same = self._logs.snapshot(rows).table_id
         # Each commit of the changes follows the one before it, or somebody else was at work on them, too.
         in_turn = all(
             later.sequence == earlier.sequence + 1 and later.version > earlier.version

@@ -9,6 +9,7 @@ from typing import Literal
 from headrace.catalog.records import ASKED_FOR, WAITING, DynamicTable, RefreshMode, SourceVersion
 from headrace.errors import UserError
 from headrace.ivm.layout import grouped_root
+from headrace.ivm.rules.top import top_root
 from headrace.ivm.sources import SourceRange
 from headrace.plan.dates import moves_by_row
 from headrace.plan.nodes import Plan, Window, walk
@@ -162,7 +163,9 @@ def decide(
 
 
 def _one_partition(plan: Plan) -> str | None:
-    whole = any(isinstance(node, Window) and not node.keys for node in walk(plan.root))
+    best = top_root(plan)
+    windows = [node for node in walk(plan.root) if isinstance(node, Window) and not node.keys]
+    whole = any(best is None or node is not best.window for node in windows)
     return "A window function without PARTITION BY: all its rows are computed anew." if whole else None
 
 

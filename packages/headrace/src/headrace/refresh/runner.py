@@ -44,8 +44,9 @@ from headrace.errors import (
 from headrace.ivm.layout import VISIBLE, layout_of, live_rows, schema_text
 from headrace.ivm.sources import SourceRange, read_delta
 from headrace.ivm.stages import Stages, Uncertain, state_key
-from headrace.ivm.ties import TIES
+from headrace.ivm.ties import told_ties
 from headrace.optimisations import ORDERED_COPIES, SMALL_COMMITS, STATE_TABLES
+from headrace.plan.jvm import active
 from headrace.progress import Progress
 from headrace.refresh import compute
 from headrace.refresh.cost import insert_only
@@ -162,9 +163,8 @@ class Runner:
             self._store.record_no_data(no_data)
             return no_data
         owner = f"{self._owner}/{job_id}"
-        with held_lease(
-            self._store, table.id, owner, self._lease_seconds, self._clock, patience=PATIENCE_SECONDS
-        ) as fencing:
+        lease = held_lease(self._store, table.id, owner, self._lease_seconds, self._clock, patience=PATIENCE_SECONDS)
+        with active(self.spark), lease as fencing:
             failpoints.reach("after-lease")
             try:
                 with nullcontext() if before is None else self._in_place_of(before, table):
@@ -439,8 +439,9 @@ class Runner:
             running.require_wanted()  # What was cancelled is not recomputed whole.
             if _is_java_s_end(error) or is_of_surroundings(error) or self._has_committed(table, sequence):
                 raise
-            if TIES in str(error):
-                return TIES
+            ties = told_ties(error)
+            if ties is not None:
+                return ties
             reason = f"The changes could not be computed: {short_message(error)}"
             if off >= {STATE_TABLES, ORDERED_COPIES} or _is_of_the_data(error):
                 return reason
@@ -587,6 +588,7 @@ class Runner:
         if mode == "overwrite":
             writer = writer.option("overwriteSchema", "true").partitionBy(*partition_columns(table))
         writer.save(table.storage_path)
+        running.count({"commits": 1})
 
     def _readable(self, source: SourceRange) -> SourceRange:
         """The same range, its rows read where VACUUM has left them."""

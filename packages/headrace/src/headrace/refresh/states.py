@@ -36,7 +36,7 @@ from headrace.ivm.matching import kept_aggregates
 from headrace.ivm.rules import grouped as grouped_rule
 from headrace.ivm.sources import read_delta
 from headrace.ivm.stages import Stages, state_key
-from headrace.ivm.ties import TIES, without_ties
+from headrace.ivm.ties import told_ties
 from headrace.optimisations import LOCAL_ROWS
 from headrace.plan.nodes import Aggregate, Frozen, Plan, Relation, walk
 from headrace.progress import Progress
@@ -252,7 +252,7 @@ class StateTables:
         self._remove_unused()
         versions = readable_versions(self._logs, self._table.query, at)
         leaves = leaves_at(self._spark, self._logs, self._table.query, versions)
-        rows = evaluate(node.child, leaves, ordered=without_ties)
+        rows = evaluate(node.child, leaves, certain=True)
         layout = _layout(node)
         whole = grouped_rule.whole(rows, Grouped(aggregate=node, finish=()), Plan(root=node, columns=()), layout, 1)
         if self.find(node) is None:
@@ -265,7 +265,7 @@ class StateTables:
             sources = sum(self._logs.statistics(source_path)[0] for source_path in note.versions)
             is_worth_it = groups * WORTH <= sources
         except (PySparkException, Py4JJavaError) as error:
-            if TIES not in str(error):
+            if told_ties(error) is None:
                 raise
             is_worth_it = False  # What was computed once cannot be told by computing it again.
         if not is_worth_it:
@@ -286,6 +286,7 @@ class StateTables:
         if mode == "overwrite":
             writer = writer.option("overwriteSchema", "true")
         writer.save(path)
+        running.count({"commits": 1})
         self._logs.forget(path)
 
 

@@ -21,7 +21,7 @@ from headrace.errors import NotAllowed
 from headrace.ivm.evaluate import evaluate
 from headrace.ivm.maintainable import CHANCY
 from headrace.ivm.sources import SourceRange, read_version
-from headrace.ivm.ties import has_ties
+from headrace.ivm.ties import has_ties, is_by_chance
 from headrace.names import quote
 from headrace.plan.certainty import Origins, carriers, deciding_texts, named_in
 from headrace.plan.dates import plan_at
@@ -91,7 +91,9 @@ def _ambiguous(
 
     def by_chance(node: Node) -> Origins:
         if isinstance(node, Aggregate):
-            return {call.name: call.function for call in node.calls if call.function in CHANCY}
+            open_calls = [call for call in node.calls if call.function in CHANCY or call.chance is not None]
+            rows = evaluate(node.child, read) if open_calls else None
+            return {call.name: call.function for call in open_calls if rows is None or is_by_chance(rows, node, call)}
         if isinstance(node, Window) and node.order and has_ties(evaluate(node.child, read), node):
             return {function.name: "ties" for function in node.functions}
         return {}

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame as SparkFrame
 
 from headrace.errors import NotAllowed, NotFound, TooBusy, UserError
 from headrace.names import parse_parts, quote
-from headrace.plan.jvm import Jvm
+from headrace.plan.jvm import Jvm, active
 from headrace.recording.columns import told as told_plan
 from headrace.recording.plans import from_json
 from headrace.recording.tree import (
@@ -81,7 +81,7 @@ class Work:
         for name in self.release:
             context.spark.catalog.dropTempView(name)
         function, _ = _ACTIONS[self.action]
-        with told():
+        with told(), active(context.spark):
             return function(_Replay(context, self.root), *self.arguments)
 
 

@@ -30,6 +30,7 @@ from headrace.schedule.work import Work
 from headrace.security.roles import Principal
 from headrace.settings import Settings
 from headrace.storage.delta import DeltaLogs, local_path
+from headrace.storage.spark import SUBSTITUTE
 from headrace.streams.reading import Streams
 
 DECIDE_MEANING = (
@@ -38,6 +39,7 @@ DECIDE_MEANING = (
     "spark.sql.caseSensitive",
     "spark.sql.decimalOperations.allowPrecisionLoss",
     "spark.sql.mapKeyDedupPolicy",
+    SUBSTITUTE,
 )
 
 

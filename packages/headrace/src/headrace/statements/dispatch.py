@@ -33,6 +33,7 @@ from headrace.errors import (
 )
 from headrace.ivm.layout import layout_of, select_live
 from headrace.names import quote, require_plain
+from headrace.plan.jvm import active
 from headrace.plan.query import shown_rows
 from headrace.refresh.runner import BY_HAND, KEEP_ROWS
 from headrace.result import Result, done, from_frame
@@ -89,6 +90,11 @@ def execute(context: Context, text: str) -> Result:
 
 def run(context: Context, statement: sql.Statement) -> Result:
     """Run one statement, if its user may."""
+    with active(context.spark):
+        return _run(context, statement)
+
+
+def _run(context: Context, statement: sql.Statement) -> Result:
     handler: Callable[[Context, Any], Result] | None = _HANDLERS.get(type(statement))
     try:
         with phase("checking"):

@@ -194,6 +194,8 @@ def estimates(profile: Profile) -> list[jobs.Fact]:
 
 def _input(each: InputProfile) -> str:
     changes = "changes not counted" if each.changed_rows is None else counted(each.changed_rows, "change")
+    if each.changed_bytes:
+        changes += f" of {each.changed_bytes} bytes"
     read = ""
     if each.rows_read is not None:
         read = f"{counted(each.rows_read, 'row')} read, from files of {each.bytes_opened} bytes; "

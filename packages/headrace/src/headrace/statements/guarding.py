@@ -25,6 +25,7 @@ from headrace.sql.tokens import Kind, Token, position_at, scan
 from headrace.statements.context import Context
 from headrace.statements.judging import parsed_text
 from headrace.statements.reaching import FILE_FUNCTIONS, FORMATS, is_inside, names_files, reached
+from headrace.storage.spark import SUBSTITUTE
 
 SETTINGS = frozenset((
     "spark.databricks.delta.schema.automerge.enabled",
@@ -77,7 +78,7 @@ _WITHOUT_SPARK = (
     sql.SetMoveStreams, sql.SetQueryTag, sql.ShowGrants, sql.ShowJobs, sql.ShowTokens, sql.ShowUsers,
     sql.ShowVclusters, sql.UseVcluster,
 )  # fmt: skip
-_SUBSTITUTE = "spark.sql.variable.substitute"
+_REFLECT = "reflect"
 
 
 @dataclass(frozen=True)
@@ -169,12 +170,14 @@ def _harden(context: Context) -> None:
     """Once for a session: `${…}` in a statement stays as it is (Spark would put settings, system properties and
     variables of the environment there, after every check of words), and functions that run Java code or read files
     are unknown."""
-    if str(context.spark.conf.get(_SUBSTITUTE)).lower() == "false":
-        return
     jvm = Jvm(context.spark)
-    for name in sorted(_JAVA_CODE | _READS_FILES):
-        jvm.state.functionRegistry().dropFunction(jvm.function_identifier(name))
-    context.spark.conf.set(_SUBSTITUTE, "false")
+    functions = jvm.state.functionRegistry()
+    if not functions.functionExists(jvm.function_identifier(_REFLECT)):
+        return
+    context.spark.conf.set(SUBSTITUTE, "false")
+    for name in sorted((_JAVA_CODE | _READS_FILES) - {_REFLECT}):
+        functions.dropFunction(jvm.function_identifier(name))
+    functions.dropFunction(jvm.function_identifier(_REFLECT))
 
 
 def _java_calls(tokens: tuple[Token, ...]) -> Iterator[Token]:

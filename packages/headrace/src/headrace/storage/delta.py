@@ -346,7 +346,9 @@ class DeltaLogs:
             table = self._newest(path)
             if table.version() != version:
                 raise Bug(f"{path} is at version {table.version()}, not {version}.")
-            return all_rows(table, path)
+            found = all_rows(table, path)
+        running.count({"rows_read": found.num_rows, "bytes_read": self.statistics(path)[1]})
+        return found
 
     def append(self, path: str, rows: pa.Table, app_id: str, sequence: int, metadata: str) -> int:
         """Commit rows to a dynamic table's storage in one version with its `txn` pair; gives the new version."""
@@ -364,13 +366,14 @@ class DeltaLogs:
             )
             table.update_incremental()
             version = int(table.version())
-        running.count({"rows_written": rows.num_rows, "bytes_written": _added_bytes(path, version)})
+        running.count({"rows_written": rows.num_rows, "bytes_written": _added_bytes(path, version), "commits": 1})
         return version
 
     def compact(self, path: str) -> None:
         """Put the files together, and remove those that were. Only for tables of which nobody reads older versions."""
         with self._lock:
             self._newest(path).optimize.compact()
+            running.count({"commits": 1})
             self.forget(path)
             self.remove_old_files(path)
 

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from headrace import running
 
-WRITTEN = ("rows_written", "bytes_written")
+COUNTED = ("rows_written", "bytes_written", "rows_read", "bytes_read", "commits")
+"""What a job notes itself (`running.count`) where no Spark does it, and its commits wherever."""
 _ASKED_JOBS = 200
 _GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
@@ -27,10 +28,10 @@ class Meter:
         self._name = name
         self._context: Any = getattr(spark, "sparkContext", None)
         self._before: dict[str, str | None] = {}
-        self._written: dict[str, int] = {}
+        self._noted: dict[str, int] = {}
 
     def __enter__(self) -> Meter:
-        self._written = _without_spark()
+        self._noted = _noted()
         if self._context is not None:
             self._before = {key: self._context.getLocalProperty(key) for key in _GROUP}
             self._context.setJobGroup(self._name, f"headrace {self._name}", interruptOnCancel=True)
@@ -48,17 +49,16 @@ class Meter:
         return [] if self._context is None else list(self._context.statusTracker().getJobIdsForGroup(self._name))
 
     def readings(self) -> dict[str, int]:
-        """Jobs started, and bytes and rows that were read and written, also by commits of this thread that took no
-        Spark."""
+        """Jobs started, commits, and bytes and rows that were read and written, also by this thread without Spark."""
         if self._context is None:
             return {}
         found = readings(self._context, self.jobs())
-        return found | {name: found[name] + _without_spark()[name] - self._written[name] for name in WRITTEN}
+        return found | {name: found.get(name, 0) + noted - self._noted[name] for name, noted in _noted().items()}
 
 
-def _without_spark() -> dict[str, int]:
+def _noted() -> dict[str, int]:
     job = running.current()
-    return {name: 0 if job is None else job.counts.get(name, 0) for name in WRITTEN}
+    return {} if job is None else {name: job.counts.get(name, 0) for name in COUNTED}
 
 
 def counted(context: Any, tag: str) -> dict[str, int]:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CLASS_PATH = "spark.driver.extraClassPath"
+SUBSTITUTE = "spark.sql.variable.substitute"
+"""Whether `${…}` in a statement is replaced by settings, system properties and variables of the environment. In a lake
+it is not: a dynamic table's query would mean something else in each session, and not be what was checked."""
 _STOP_SECONDS = 30
 _METASTORE_KEYS = (
     "spark.hadoop.javax.jdo.option.",
@@ -233,7 +236,7 @@ def spark_configuration(settings: Settings, jars: Sequence[Path], archive: Path 
     for key, between in ((JAVA_OPTIONS, " "), (_CLASS_PATH, os.pathsep)):
         if key in ours and key in user:  # These two are lists: the user's part comes after ours.
             user[key] = f"{ours[key]}{between}{user[key]}"
-    return ours | user
+    return ours | user | {SUBSTITUTE: "false"}
 
 
 def _short_tasks(cores: int) -> dict[str, str]:

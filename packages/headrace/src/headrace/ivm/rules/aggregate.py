@@ -10,6 +10,8 @@ State:    over big sources, S of all groups in a state table (refresh/states.py)
 Cost:     a lookup of the affected groups; without a state table their rows, once; twice where a call does not fold or
           loses its extreme value.
 Requires: deterministic aggregate functions, keys that can be grouped. Keys are compared null-safe: NULL is a group.
+          `max_by`, `min_by`, `first`, `last` and `any_value` are deterministic where the rows of a group leave one
+          value only; where a group that is looked at leaves several, the whole query is computed (ivm/ties.py).
 """
 
 from __future__ import annotations
@@ -60,8 +62,8 @@ def _from_state_table(stages: Stages, grouped: Grouped, stored: LiveRows, below:
 
 
 def _subtracted(stages: Stages, node: Aggregate, below: Changes) -> Changes:
-    before = aggregate(affected_of(stages, node.keys, node.child, below, old=True), node)
-    after = aggregate(affected_of(stages, node.keys, node.child, below, old=False), node)
+    before = aggregate(affected_of(stages, node.keys, node.child, below, old=True), node, certain=True)
+    after = aggregate(affected_of(stages, node.keys, node.child, below, old=False), node, certain=True)
     names = [column.name for column in node.output]
     return Changes(net(weighted(before, -1).union(weighted(after, 1)), names), insert_only=False)
 
