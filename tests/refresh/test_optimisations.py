@@ -9,8 +9,8 @@ import pytest
 
 from headrace import Lake
 from headrace.ivm import stages
-from headrace.optimisations import OPTIMISATIONS
-from headrace.refresh import states
+from headrace.optimisations import CHOICE_BY_COST, OPTIMISATIONS
+from headrace.refresh import cost, states
 
 QUERIES = {
     "nested": """WITH per AS (SELECT customer, sum(price) AS total, max(price) AS most FROM o GROUP BY customer)
@@ -64,6 +64,23 @@ def test_results_do_not_depend_on_optimisations(lake: Lake, monkeypatch: pytest.
             row = dict(zip(result.columns, result.rows[0], strict=True))
             assert row["refresh_mode"] == "INCREMENTAL", (off, name, row)
             assert lake.sql(f"VERIFY DYNAMIC TABLE {name}").rows[0][1] == "EQUAL", (off, name)
+
+
+@pytest.mark.usefixtures("everything_on")
+def test_without_choice_by_cost_changes_are_computed_however_dear(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "SMALL", 0)
+    monkeypatch.setattr(cost, "_FIXED_SECONDS", 1000)
+    lake.sql("CREATE TABLE o AS SELECT id FROM range(100)")
+    lake.sql("CREATE DYNAMIC TABLE d AS SELECT id % 7 AS k, count(*) AS n FROM o GROUP BY id % 7")
+    found = []
+    for off in (frozenset[str](), frozenset({CHOICE_BY_COST})):
+        _switch_off(lake, off)
+        lake.sql("INSERT INTO o SELECT id FROM range(200)")
+        result = lake.sql("REFRESH DYNAMIC TABLE d")
+        found.append(dict(zip(result.columns, result.rows[0], strict=True)))
+        assert lake.sql("VERIFY DYNAMIC TABLE d").rows[0][1] == "EQUAL"
+    assert [row["refresh_mode"] for row in found] == ["FULL", "INCREMENTAL"]
+    assert "estimated" in found[0]["reason"]
 
 
 def test_each_is_documented() -> None:
