@@ -238,6 +238,8 @@ FULL = [
     ("SELECT id, (SELECT map(id, z) FROM c WHERE id = 3) AS y FROM a", "scalar subquery that may return several rows"),
     ("SELECT id, sum(x) + (SELECT min(y) FROM b) AS m, id IN (SELECT y FROM b) AS n FROM a GROUP BY id",
      "subqueries of several kinds in the SELECT list of an aggregation"),
+    ("SELECT id, (SELECT coalesce(sum(y), (SELECT max(x) FROM a)) FROM b WHERE b.id = a.id) AS m FROM a",
+     "subqueries of several kinds in the SELECT list of an aggregation"),
     ("SELECT id, histogram_numeric(x, 2) AS f FROM a GROUP BY id HAVING count(*) < 0",
      "aggregate function histogram_numeric"),
     ("SELECT id, max_by(x, ts, 2) AS f FROM a GROUP BY id HAVING count(*) < 0", "max_by(value, by, n)"),

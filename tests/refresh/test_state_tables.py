@@ -11,6 +11,7 @@ import pytest
 
 from headrace import Lake
 from headrace.catalog.records import DynamicTable
+from headrace.errors import HeadraceError
 from headrace.ivm import stages
 from headrace.optimisations import STATE_TABLES
 from headrace.refresh import states
@@ -163,3 +164,40 @@ def test_dropped_with_its_table_and_with_its_query(d: Lake) -> None:
 
 def _table(lake: Lake) -> DynamicTable:
     return lake._context.require_dynamic(("d",))
+
+
+def test_one_that_was_made_again_meanwhile_takes_no_changes(d: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refresh that was held up after its commit goes on when another one has made the state table again."""
+    d.sql("INSERT INTO o VALUES (100, 3, 50.00)")
+    refresh(d)
+    held_up: list[tuple[Any, ...]] = []
+    advance = states.StateTables.advance
+    with monkeypatch.context() as patch:
+        patch.setattr(states.StateTables, "advance", lambda *given: held_up.append(given))
+        patch.setattr(stages.Stages, "close", lambda _: None)
+        d.sql("INSERT INTO o VALUES (101, 3, 70.00), (102, 4, 50.00)")
+        assert refresh(d) == "INCREMENTAL"
+    shutil.rmtree(folder(d))
+    d.sql("INSERT INTO o VALUES (103, 3, 10.00)")
+    assert refresh(d) == "INCREMENTAL"
+    kept = shown(d)
+    advance(*held_up[0])
+    assert shown(d) == kept
+    d.sql("INSERT INTO o VALUES (104, 3, 10.00)")
+    assert refresh(d) == "INCREMENTAL"
+
+
+def test_an_error_that_the_query_raises_leaves_them(d: Lake) -> None:
+    d.sql("CREATE TABLE only AS SELECT 1.0 AS least")
+    d.sql(f"CREATE OR REPLACE DYNAMIC TABLE d AS {QUERY} AND per.total > (SELECT least FROM only)")
+    d.sql("INSERT INTO o VALUES (100, 3, 50.00)")
+    assert refresh(d) == "INCREMENTAL"
+    kept = shown(d)
+    assert kept
+    d.sql("INSERT INTO only VALUES (2.0)")
+    with pytest.raises(HeadraceError, match="More than one row"):
+        d.sql("REFRESH DYNAMIC TABLE d")
+    assert shown(d) == kept
+    d.sql("DELETE FROM only WHERE least > 1")
+    assert refresh(d) == "INCREMENTAL"
+    assert shown(d) == kept

@@ -29,14 +29,19 @@ def texts(node: ast.expr, known: dict[str, list[str]]) -> list[str]:
     raise AssertionError(f"line {node.lineno}: a reason that is not written out")
 
 
-def dictionaries(tree: ast.Module) -> dict[str, list[str]]:
-    names = {
+def constants(tree: ast.Module) -> dict[str, str]:
+    return {
         node.targets[0].id: node.value.value
         for node in tree.body
         if isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Name)
         and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
     }
+
+
+def dictionaries(tree: ast.Module) -> dict[str, list[str]]:
+    names = constants(tree)
     found = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and isinstance(node.targets[0], ast.Name):
@@ -52,11 +57,13 @@ def dictionaries(tree: ast.Module) -> dict[str, list[str]]:
 def in_code() -> Iterator[str]:
     for file in sorted((PACKAGE / "plan").glob("*.py")):
         tree = ast.parse(file.read_text("utf-8"))
-        known = dictionaries(tree)
+        known, names = dictionaries(tree), constants(tree)
         for node in ast.walk(tree):
             match node:
+                case ast.Call(func=ast.Name(id="NoRule"), args=[ast.Name(id=name)]):
+                    yield from [names[name]] if name in names else ()
                 case ast.Call(func=ast.Name(id="NoRule"), args=[reason]):
-                    yield from texts(reason, known) if not isinstance(reason, ast.Name) else ()
+                    yield from texts(reason, known)
                 case ast.Return(value=ast.Tuple(elts=[ast.Constant(value=None), ast.JoinedStr() as reason])):
                     yield from texts(reason, known)
     maintainable = ast.parse((PACKAGE / "ivm" / "maintainable.py").read_text("utf-8"))

@@ -30,6 +30,9 @@ ROW = "__hr_row"
 KEY = "__hr_key"
 VISIBLE = "__hr_visible"
 COUNT = "__hr_count"
+DAMAGED = "the kept state is not as it should be"
+DOUBT = f"raise_error('a group would have ' || {COUNT} || ' rows: {DAMAGED}')"
+"""What takes the place of a group from which more rows went than there were."""
 
 _IDENTITY = (
     Column(name=WEIGHT, type="tinyint"),

@@ -123,7 +123,7 @@ def is_only_sorted(plan: Plan, call: AggregateCall) -> bool:
     """Whether a collected array is used only where the order of its elements does not matter."""
     if call.function not in _COLLECTING or has_floats(call.type):
         return False
-    sorted_use = re.compile(rf"(?:array_sort|sort_array|size|array_size)\({call.name}(?:, (?:true|false))?\)")
+    sorted_use = re.compile(rf"\b(?:array_sort|sort_array|size|array_size)\({call.name}(?:, (?:true|false))?\)")
     if call.name in {column.name for _, column in plan.columns}:
         return False
     for node in walk(plan.root):

@@ -108,7 +108,12 @@ def _at(node: Node, put: Callable[[str], str], below: Callable[[Node], Node]) ->
 
     def call(each: AggregateCall) -> AggregateCall:
         return each.model_copy(
-            update={"argument": maybe(each.argument), "filter": maybe(each.filter), "text": maybe(each.text)}
+            update={
+                "argument": maybe(each.argument),
+                "filter": maybe(each.filter),
+                "text": maybe(each.text),
+                "chance": maybe(each.chance),
+            }
         )
 
     match node:

@@ -23,6 +23,7 @@ _TO_JOINS = (
 )
 _WITH_PLAN = ("ScalarSubquery", "Exists", "ListQuery", "LateralSubquery")
 _PASSING = ("Project", "SubqueryAlias", "View")
+_SEVERAL_KINDS = "subqueries of several kinds in the SELECT list of an aggregation"
 _VALUE = "__hr_value"
 SEVERAL_ROWS = "A scalar subquery gives more than one row."
 
@@ -51,7 +52,7 @@ def _joined_scalars(jvm: Jvm, plan: Any) -> Any:
     if kind(plan) != "Aggregate" or not any(single):
         return _with_own_scalars(jvm, plan)
     if not all(single):
-        raise NoRule("subqueries of several kinds in the SELECT list of an aggregation")
+        raise NoRule(_SEVERAL_KINDS)
     above = _results_above(jvm, plan)
     below = _with_own_scalars(jvm, above.child())
     return _with_own_scalars(jvm, above.withNewChildren(jvm.seq([below])))
@@ -94,14 +95,19 @@ def _alias(jvm: Jvm, expression: Any, name: str, expression_id: Any) -> Any:
 def _with_own_scalars(jvm: Jvm, plan: Any) -> Any:
     """Each such subquery in the expressions of one operator as a join below it."""
     found: dict[int, Any] = {}
+    values: list[tuple[Any, Any]] = []
 
     def change(expression: Any) -> Any:
-        if _is_computed_once(expression):
-            inner = _of_one_row(jvm, _joined_scalars(jvm, expression.plan()))
-            attribute = items(inner.output())[0]
-            found[int(attribute.exprId().id())] = inner
-            return attribute
-        return _with_children(jvm, expression, change)
+        if not _is_computed_once(expression):
+            return _with_children(jvm, expression, change)
+        for same, value in values:  # A key stands in GROUP BY and in the SELECT list.
+            if same.semanticEquals(expression):
+                return value
+        inner = _of_one_row(jvm, _joined_scalars(jvm, expression.plan()))
+        value = items(inner.output())[0]
+        values.append((expression, value))
+        found[int(value.exprId().id())] = inner
+        return value
 
     changed = _with_expressions(jvm, plan, change)
     if not found:
@@ -135,7 +141,22 @@ def _lowered_inside(jvm: Jvm, plan: Any) -> Any:
     if jvm.contains(plan, "PLAN_EXPRESSION") is None:
         return plan
     children = [_lowered_inside(jvm, child) for child in items(plan.children())]
+    for subquery in _own_subqueries(jvm, plan):
+        _require_told_over_nothing(jvm, subquery)
     return map_subqueries(jvm, plan.withNewChildren(jvm.seq(children)), lambda inner: without_subqueries(jvm, inner))
+
+
+def _require_told_over_nothing(jvm: Jvm, subquery: Any) -> None:
+    """What an aggregation gives for an outer row without a match, Catalyst's rule works out from its SELECT list. It
+    takes the plans joined to that for empty ones, too: a subquery inside would be NULL there."""
+    if kind(subquery) != "ScalarSubquery":
+        return
+    above, plan = [], subquery.plan()
+    while kind(plan) in (*_PASSING, "Filter"):
+        above.append(plan)
+        plan = items(plan.children())[0]
+    if kind(plan) == "Aggregate" and any(_own_subqueries(jvm, node) for node in (*above, plan)):
+        raise NoRule(_SEVERAL_KINDS)
 
 
 def map_subqueries(jvm: Jvm, plan: Any, change_plan: Change) -> Any:

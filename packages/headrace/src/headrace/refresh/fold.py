@@ -16,6 +16,8 @@ from headrace.storage.maintenance import needs_fold
 
 _ONE_FILE = 100_000
 """Up to so many rows are folded into one file."""
+RANGES = 1_000_000
+"""From so many rows on, each file gets a range of keys. Finding the ranges takes Spark a job more."""
 
 
 def partition_columns(table: DynamicTable) -> tuple[str, ...]:
@@ -28,22 +30,26 @@ def partition_columns(table: DynamicTable) -> tuple[str, ...]:
     return tuple(column.name for column in wanted if column.type.lower() not in ("string", "binary"))
 
 
-def clustered(rows: DataFrame, table: DynamicTable) -> DataFrame:
+def clustered(rows: DataFrame, table: DynamicTable, at_most: int) -> DataFrame:
     """CLUSTERED BY: whole writes put near values into the same files, where statistics can skip them. Groups lie in the
-    order of their keys unless told otherwise: the next changes look them up by these."""
+    order of their keys unless told otherwise: the next changes look them up by these. `at_most` is how
+    many rows there may be, as far as is known."""
     folders = {name.lower() for name in partition_columns(table)}
     texts = [name for name in table.partitioned_by if name.lower() not in folders]
     names = [quote(name) for name in (*texts, *table.clustered_by)]
     if names:
         return rows.repartitionByRange(*names).sortWithinPartitions(*names)
     root = grouped_root(table.query.plan)
-    return rows if root is None else by_keys(rows, root)
+    return rows if root is None else by_keys(rows, root, at_most)
 
 
-def by_keys(groups: DataFrame, grouped: Grouped) -> DataFrame:
-    """The rows of groups in the order of their keys, within each file: a lookup then reads few pages of it."""
+def by_keys(groups: DataFrame, grouped: Grouped, at_most: int) -> DataFrame:
+    """The rows of groups in the order of their keys: a lookup then reads few files, and few pages of them."""
     names = [name for name, _ in grouped.key_columns]
-    return groups.sortWithinPartitions(*names) if names else groups
+    if not names:
+        return groups
+    ranges = groups.repartitionByRange(*names) if at_most >= RANGES else groups
+    return ranges.sortWithinPartitions(*names)
 
 
 def fold_is_due(logs: DeltaLogs, table: DynamicTable) -> bool:
@@ -64,9 +70,10 @@ def fold(spark: SparkSession, logs: DeltaLogs, table: DynamicTable, *, force: bo
     contents = spark.read.format("delta").option("versionAsOf", stored.version).load(table.storage_path)
     live = live_rows(contents).where(f"{WEIGHT} > 0")
     folded = replace(note, tombstones=0, appends_since_fold=0, fold=True)
-    few = (note.live_rows or 0) <= _ONE_FILE and not table.clustered_by
+    count = note.live_rows or 0
+    few = count <= _ONE_FILE and not table.clustered_by
     (
-        clustered(live.coalesce(1) if few else live, table)
+        clustered(live.coalesce(1) if few else live, table, count)
         .write.format("delta")
         .mode("overwrite")
         .partitionBy(*partition_columns(table))

@@ -41,7 +41,7 @@ from headrace.errors import (
     UserError,
     with_hint,
 )
-from headrace.ivm.layout import VISIBLE, layout_of, live_rows, schema_text
+from headrace.ivm.layout import DAMAGED, VISIBLE, layout_of, live_rows, schema_text
 from headrace.ivm.sources import SourceRange, read_delta
 from headrace.ivm.stages import Stages, Uncertain, state_key
 from headrace.ivm.ties import told_ties
@@ -164,7 +164,7 @@ class Runner:
             return no_data
         owner = f"{self._owner}/{job_id}"
         lease = held_lease(self._store, table.id, owner, self._lease_seconds, self._clock, patience=PATIENCE_SECONDS)
-        with active(self.spark), lease as fencing:
+        with lease as fencing:
             failpoints.reach("after-lease")
             try:
                 with nullcontext() if before is None else self._in_place_of(before, table):
@@ -250,6 +250,17 @@ class Runner:
         )
 
     def _refresh(
+        self,
+        table: DynamicTable,
+        record: RefreshRecord,
+        fencing: int,
+        before: DynamicTable | None,
+        undoing: str | None,
+    ) -> RefreshRecord:
+        with active(self.spark):
+            return self._refresh_by_own_settings(table, record, fencing, before, undoing)
+
+    def _refresh_by_own_settings(
         self,
         table: DynamicTable,
         record: RefreshRecord,
@@ -535,8 +546,12 @@ class Runner:
     ) -> CommitNote:
         """Commit these storage rows in place of all there are."""
         assert look.frontier is not None
-        rows = clustered(whole, table)
-        before = look.stored.note.visible_rows if look.stored.note is not None else None
+        last = look.stored.note
+        groups = None if last is None else last.live_rows
+        if groups is None:
+            groups = sum(self._logs.statistics(source.path)[0] for source in look.frontier.sources)
+        rows = clustered(whole, table, groups)
+        before = last.visible_rows if last is not None else None
         hides = layout_of(table.query).hides_groups
         if hides:
             # The commit itself must say how many of its rows can be seen.
@@ -631,9 +646,12 @@ def _reason(error: BaseException) -> str:
 
 
 def _is_of_the_data(error: BaseException) -> bool:
-    """Whether values are what an expression cannot be computed for: a division by zero, say."""
-    state = error.getSqlState() if isinstance(error, PySparkException) else None
-    return (state or "").startswith("22")
+    """Whether values are what an expression cannot be computed for: a division by zero, say, or an error that the query
+    raises itself."""
+    if not isinstance(error, PySparkException):
+        return False
+    raised = error.getCondition() == "USER_RAISED_EXCEPTION" and DAMAGED not in str(error)
+    return raised or (error.getSqlState() or "").startswith("22")
 
 
 def _is_java_s_end(error: BaseException) -> bool:

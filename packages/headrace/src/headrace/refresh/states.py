@@ -144,7 +144,9 @@ class StateTables:
         """Bring the state tables to the new frontier: those that the refresh used, and those whose sources have other
         versions with the same rows."""
         for node, found in self.all():
-            stands = self.is_at(node, found, old) and not self.is_at(node, found, new) and not stages.changed(node)
+            if not self.is_at(node, found, old):
+                continue  # Another process made it meanwhile.
+            stands = not self.is_at(node, found, new) and not stages.changed(node)
             _, groups = stages.new_states.get(state_key(node), (node, None))
             if state_key(node) in stages.new_states or stands:
                 try:
@@ -260,9 +262,9 @@ class StateTables:
             shutil.rmtree(self._path(node), ignore_errors=True)
         path, note = self._path(node), StateNote(versions=self._versions(node, at), sequence=1)
         try:
-            self._write(by_keys(whole, Grouped(aggregate=node, finish=())), path, note, "overwrite")
-            groups, _ = self._logs.statistics(path)
             sources = sum(self._logs.statistics(source_path)[0] for source_path in note.versions)
+            self._write(by_keys(whole, Grouped(aggregate=node, finish=()), sources), path, note, "overwrite")
+            groups, _ = self._logs.statistics(path)
             is_worth_it = groups * WORTH <= sources
         except (PySparkException, Py4JJavaError) as error:
             if told_ties(error) is None:
@@ -276,9 +278,9 @@ class StateTables:
     def _fold(self, node: Aggregate, found: StateTable) -> None:
         live = live_rows(read_delta(self._spark, self._logs, found.path, found.version))
         folded = found.note.model_copy(update={"tombstones": 0, "appends": 0, "sequence": found.note.sequence + 1})
-        few = (found.note.live_rows or 0) <= stages_module.LOCAL_ROWS
-        rows = live.coalesce(1) if few else live
-        self._write(by_keys(rows, Grouped(aggregate=node, finish=())), found.path, folded, "overwrite")
+        count = found.note.live_rows or 0
+        rows = live.coalesce(1) if count <= stages_module.LOCAL_ROWS else live
+        self._write(by_keys(rows, Grouped(aggregate=node, finish=()), count), found.path, folded, "overwrite")
         self._logs.remove_old_files(found.path)
 
     def _write(self, rows: DataFrame, path: str, note: StateNote, mode: str) -> None:

@@ -23,7 +23,7 @@ from headrace.ivm.maintainable import CHANCY
 from headrace.ivm.sources import SourceRange, read_version
 from headrace.ivm.ties import has_ties, is_by_chance
 from headrace.names import quote
-from headrace.plan.certainty import Origins, carriers, deciding_texts, named_in
+from headrace.plan.certainty import Origins, carriers, deciding_texts, is_only_sorted, named_in
 from headrace.plan.dates import plan_at
 from headrace.plan.nodes import Aggregate, Node, Window, walk
 from headrace.plan.query import OutputColumn, Query
@@ -86,12 +86,17 @@ def _ambiguous(
     """Whether the rows differ only in what the query leaves to chance."""
     if query.plan is None:
         return False
-    root = plan_at(query.plan.root, date)
+    plan = query.plan
+    root = plan_at(plan.root, date)
     read = leaves_at(spark, logs, query, versions)
 
     def by_chance(node: Node) -> Origins:
         if isinstance(node, Aggregate):
-            open_calls = [call for call in node.calls if call.function in CHANCY or call.chance is not None]
+            open_calls = [
+                call
+                for call in node.calls
+                if (call.function in CHANCY or call.chance is not None) and not is_only_sorted(plan, call)
+            ]
             rows = evaluate(node.child, read) if open_calls else None
             return {call.name: call.function for call in open_calls if rows is None or is_by_chance(rows, node, call)}
         if isinstance(node, Window) and node.order and has_ties(evaluate(node.child, read), node):

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from headrace.ivm.changeset import WEIGHT, Changes, identical, net, weighted
 from headrace.ivm.evaluate import aggregate
 from headrace.ivm.groups import affected_of, folded_or_anew, state_columns, touched_groups, whole_states
-from headrace.ivm.layout import COUNT, Grouped, LiveRows, folds_exactly, grouped_layout
+from headrace.ivm.layout import COUNT, DOUBT, Grouped, LiveRows, folds_exactly, grouped_layout
 from headrace.ivm.rules.grouped import beside_stored
 from headrace.ivm.stages import Stages, names_of, state_key
 from headrace.names import quote
@@ -85,8 +85,7 @@ def _pairs(groups: DataFrame, node: Aggregate, grouped: Grouped) -> DataFrame:
     new = _values(grouped, "", [state.finish for state in grouped.states])
     # Without keys there is one group, also when it has no rows.
     was, stays = ("true", "true") if grouped.is_global else (f"o_{COUNT} > 0", f"{COUNT} > 0")
-    doubt = f"raise_error('a group would have ' || {COUNT} || ' rows: its kept state is not as it should be')"
-    stays = f"CASE WHEN {COUNT} < 0 THEN {doubt} ELSE {stays} END"
+    stays = f"CASE WHEN {COUNT} < 0 THEN {DOUBT} ELSE {stays} END"
     pair = (
         f"inline(filter(array(CASE WHEN {was} THEN struct({old}, -1 AS {WEIGHT}) END, "
         f"CASE WHEN {stays} THEN struct({new}, 1 AS {WEIGHT}) END), "

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from headrace.ivm.changeset import identical
 from headrace.ivm.groups import folded_or_anew, state_columns, touched_groups, whole_states
-from headrace.ivm.layout import BORN, COUNT, KEY, ROW, VISIBLE, Grouped, Layout, LiveRows
+from headrace.ivm.layout import BORN, COUNT, DOUBT, KEY, ROW, VISIBLE, Grouped, Layout, LiveRows
 from headrace.ivm.layout import WEIGHT as STORED_WEIGHT
 from headrace.ivm.stages import Stages
 from headrace.names import quote
@@ -122,8 +122,7 @@ def replacements(
         f"{'CAST(-1 AS tinyint)' if c.name == STORED_WEIGHT else quote('o_' + c.name)} AS {quote(c.name)}"
         for c in layout.columns
     )
-    doubt = f"raise_error('a group would have ' || {COUNT} || ' rows: the stored state is not as it should be')"
-    exists = f"CASE WHEN {COUNT} < 0 THEN {doubt} ELSE {'true' if grouped.is_global else f'{COUNT} > 0'} END"
+    exists = f"CASE WHEN {COUNT} < 0 THEN {DOUBT} ELSE {'true' if grouped.is_global else f'{COUNT} > 0'} END"
     pair = (
         f"inline(filter(array(CASE WHEN o_{BORN} IS NOT NULL THEN struct({gone}) END, "
         f"CASE WHEN {exists} THEN struct({fresh}) END), r -> r IS NOT NULL))"
