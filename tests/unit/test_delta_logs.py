@@ -10,7 +10,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from headrace.errors import NotFound, Unsupported
-from headrace.storage.delta import DeltaLogs, _kind, all_rows
+from headrace.storage.commits import kind_of
+from headrace.storage.delta import DeltaLogs, all_rows
 
 
 def test_a_table_created_again_is_seen_as_another_one(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_rows_are_read_without_python_in_the_threads_of_arrow(tmp_path: Path, mo
     ],
 )
 def test_what_a_commit_means(operation: str, parameters: dict[str, str], metrics: dict[str, str], kind: str) -> None:
-    assert _kind(operation, parameters, metrics) == kind
+    assert kind_of(operation, parameters, metrics) == kind
 
 
 def test_files_that_have_no_such_row_are_left_out(tmp_path: Path) -> None:

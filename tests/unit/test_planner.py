@@ -15,7 +15,7 @@ from headrace.plan.query import BoundText, OutputColumn, Query, Source
 from headrace.refresh.planner import Decision, SourceFacts, decide, each_new_day
 from headrace.refresh.stored import CommitNote, Stored
 from headrace.statements.explaining import source_change
-from headrace.storage.delta import ChangeKind, Commit
+from headrace.storage.commits import ChangeKind, Commit
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
 TODAY = "2024-05-01"

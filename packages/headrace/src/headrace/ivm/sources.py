@@ -15,7 +15,8 @@ from headrace.ivm.layout import VISIBLE, live_rows
 from headrace.ivm.layout import WEIGHT as STORED_WEIGHT
 from headrace.names import quote
 from headrace.plan.nodes import Relation
-from headrace.storage.delta import DeltaLogs, Spans
+from headrace.storage.delta import DeltaLogs
+from headrace.storage.spread import Spans
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ from headrace.plan.certainty import carriers
 from headrace.plan.dates import depends_on_date, own_texts_at, plan_at
 from headrace.plan.nodes import Aggregate, Filter, InnerJoin, Node, Project, Relation, Values, walk
 from headrace.plan.types import storable
-from headrace.storage.delta import DeltaLogs, Reach, Spans
+from headrace.storage.delta import DeltaLogs
+from headrace.storage.spread import Reach, Spans
 
 LOCAL_ROWS = 20_000
 """Up to so many rows of a dynamic table are held in the driver as local rows."""

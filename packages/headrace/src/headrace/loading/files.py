@@ -29,7 +29,7 @@ from headrace.loading.checked import BadBatch, Checked, shown
 from headrace.loading.csv_rows import CsvOptions, CsvRows, csv_options, fields_of, with_line_feeds
 from headrace.loading.json_rows import Lines
 from headrace.loading.shapes import Shape
-from headrace.storage.delta import local_path
+from headrace.storage.paths import local_path
 
 FileFormat = Literal["CSV", "JSON", "PARQUET"]
 

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from headrace.catalog.loads import LoadKind
-from headrace.storage.delta import Commit, DeltaLogs
+from headrace.storage.commits import Commit
+from headrace.storage.delta import DeltaLogs
 
 _MARK = "headrace_loads"
 _STEPS = (50, 1000, None)

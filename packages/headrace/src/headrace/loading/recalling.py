@@ -14,7 +14,8 @@ from headrace.catalog.loads import LoadKind, LoadStore
 from headrace.catalog.records import Load
 from headrace.loading.notes import Held, Note, app_id, noted
 from headrace.names import TableName
-from headrace.storage.delta import Commit, DeltaLogs
+from headrace.storage.commits import Commit
+from headrace.storage.delta import DeltaLogs
 
 KEPT_DAYS = 7
 """For so long a batch id is known again after its rows were committed."""

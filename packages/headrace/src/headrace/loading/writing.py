@@ -19,7 +19,8 @@ from headrace.loading.shapes import Shape, Shapes
 from headrace.loading.spool import RowFile
 from headrace.loading.types import parsed
 from headrace.names import TableName, quote, quote_text
-from headrace.storage.delta import DeltaLogs, local_path
+from headrace.storage.delta import DeltaLogs
+from headrace.storage.paths import local_path
 from headrace.storage.whole import to_its_end
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from headrace.plan.nodes import Plan, Window, walk
 from headrace.plan.query import Query
 from headrace.refresh.cost import Estimate
 from headrace.refresh.stored import Stored
-from headrace.storage.delta import Commit
+from headrace.storage.commits import Commit
 
 Mode = Literal["NO_DATA", "INCREMENTAL", "FULL"]
 _BY_NO_ROW = "current_date is used in an aggregate, a join condition or VALUES"

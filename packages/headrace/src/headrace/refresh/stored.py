@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from headrace.catalog.records import DynamicTable, Frontier
 from headrace.plan.query import Query
-from headrace.storage.delta import Commit, DeltaLogs
+from headrace.storage.commits import Commit
+from headrace.storage.delta import DeltaLogs
 
 # Commits that others may make without touching the rows.
 _HARMLESS = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UPGRADE PROTOCOL", "REORG", "CREATE TABLE")

@@ -29,7 +29,8 @@ from headrace.schedule.scheduler import Scheduler
 from headrace.schedule.work import Work
 from headrace.security.roles import Principal
 from headrace.settings import Settings
-from headrace.storage.delta import DeltaLogs, local_path
+from headrace.storage.delta import DeltaLogs
+from headrace.storage.paths import local_path
 from headrace.storage.spark import SUBSTITUTE
 from headrace.streams.reading import Streams
 

@@ -71,8 +71,8 @@ from headrace.statements import (
 )
 from headrace.statements.context import Context, no_workspace
 from headrace.statements.reaching import FORMATS
-from headrace.storage.delta import local_path
 from headrace.storage.errors import short_message
+from headrace.storage.paths import local_path
 from headrace.streams.settling import Target
 
 _MOVES_STREAMS = ("INSERT", "MERGE", "UPDATE", "DELETE", "CREATE TABLE", "REPLACE TABLE")

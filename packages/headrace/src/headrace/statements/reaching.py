@@ -16,7 +16,7 @@ from typing import Any
 from headrace.plan.jvm import Jvm, items, optional, span
 from headrace.statements.relations import Parts, kind, nodes_in, parts_of, returned_by
 from headrace.statements.storing import FOLDER
-from headrace.storage.delta import local_path
+from headrace.storage.paths import local_path
 
 FORMATS = frozenset(
     ("delta", "parquet", "csv", "json", "orc", "text", "avro", "binaryfile", "xml", "libsvm", "image", "jdbc", "hive")

@@ -12,11 +12,11 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -27,21 +27,13 @@ from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundEr
 from headrace import running
 from headrace.errors import Bug, NotFound, Unsupported
 from headrace.optimisations import NAMED_FILES
+from headrace.storage.commits import Commit, added_bytes, merged_nothing, read_commit, rows_written
+from headrace.storage.paths import commit_file, commit_mark, file_path, local_path
+from headrace.storage.spread import Reach, Spans, files_outside, reach_of
 
-ChangeKind = Literal["none", "append", "mixed"]
-
-_APPENDING = {"COPY INTO", "CREATE TABLE AS SELECT"}
-_QUIET_OPERATIONS = {
-    "OPTIMIZE", "CREATE TABLE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD COLUMNS", "CHANGE COLUMN",
-    "ADD CONSTRAINT", "DROP CONSTRAINT", "VACUUM START", "VACUUM END", "REORG", "UPGRADE PROTOCOL", "CLUSTER BY",
-    "ANALYZE", "CREATE OR REPLACE TABLE", "REPLACE TABLE", "DROP FEATURE",
-}  # fmt: skip
-Spans = Mapping[str, Sequence[tuple[Any, Any]]]
-"""Of columns, the ranges that matter."""
 _MOST_PLAIN_FILES = 500
 """Up to so many paths Spark looks at without a job of its own (storage/spark.py)."""
 _RECENT = 4
-_REPLACING = {"CREATE OR REPLACE TABLE", "REPLACE TABLE"}
 
 
 @dataclass(frozen=True)
@@ -72,26 +64,6 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Reach:
-    """Where the values of a column lie."""
-
-    least: Any
-    most: Any
-    opened: float
-    """Which share of the table is in the files that may have a value, for values spread evenly from least to most."""
-
-    def covered(self, spans: Sequence[tuple[Any, Any]]) -> float:
-        """The share of what lies between least and most that is in these ranges.
-
-        >>> Reach(1, 100, 1.0).covered([(0, 9), (91, 95)])
-        0.14
-        """
-        low, high = _number(self.least), _number(self.most)
-        met = [(max(_number(a), low), min(_number(b), high)) for a, b in spans]
-        return sum(b - a + 1 for a, b in met if b >= a) / (high - low + 1)
-
-
-@dataclass(frozen=True)
 class PlainFiles:
     files: tuple[str, ...]
     schema: str
@@ -107,24 +79,6 @@ class PlainChanges:
     removed: tuple[str, ...]
     changed: tuple[str, ...]
     schema: str
-
-
-@dataclass(frozen=True)
-class Commit:
-    """One version of a table: what was done, and what that means for a reader of changes."""
-
-    version: int
-    timestamp: int
-    """In milliseconds, as Delta's time travel and change feed have it."""
-    operation: str
-    changes: ChangeKind
-    rows: int | None
-    """Rows that the commit touched, as far as its metrics tell."""
-    user_metadata: str | None
-    restored: int | str | None = None
-    """Of a RESTORE, the version, or else the time, that it went back to."""
-    rows_written: int | None = None
-    """Those in the files that it added."""
 
 
 def _snapshot(path: str, table: DeltaTable) -> Snapshot:
@@ -180,7 +134,7 @@ class DeltaLogs:
         with self._lock, _understood(path):
             table = self._newest(path)
             entries = table.history(table.version() - after)
-        found = [_commit(path, entry) for entry in entries if after < int(entry["version"]) <= upto]
+        found = [read_commit(path, entry) for entry in entries if after < int(entry["version"]) <= upto]
         found.sort(key=lambda commit: commit.version)
         return found if [commit.version for commit in found] == list(range(after + 1, upto + 1)) else None
 
@@ -190,16 +144,16 @@ class DeltaLogs:
             found = self.commits(path, version - 1, version)
             return found[0].rows_written if found else None
         try:
-            text = _commit_file(path, version).read_text(encoding="utf-8")
+            text = commit_file(path, version).read_text(encoding="utf-8")
         except OSError:
             return None
         lines = (json.loads(line) for line in text.split("\n") if '"commitInfo"' in line)
-        return next((_written(line["commitInfo"]) for line in lines if "commitInfo" in line), None)
+        return next((rows_written(line["commitInfo"]) for line in lines if "commitInfo" in line), None)
 
     def history(self, path: str, limit: int | None = None) -> list[Commit]:
         """The commits that the log still has, newest first."""
         with self._lock, _understood(path):
-            return [_commit(path, entry) for entry in self._newest(path).history(limit)]
+            return [read_commit(path, entry) for entry in self._newest(path).history(limit)]
 
     def recent(self, path: str) -> list[Commit]:
         """The newest few commits, newest first: nearly always enough, and kept for the next look."""
@@ -207,7 +161,7 @@ class DeltaLogs:
             table = self._newest(path)
             kept = self._recent.get(path)
             if kept is None or kept[0] is not table or kept[1] != table.version():
-                kept = (table, table.version(), [_commit(path, entry) for entry in table.history(_RECENT)])
+                kept = (table, table.version(), [read_commit(path, entry) for entry in table.history(_RECENT)])
                 self._recent[path] = kept
             return kept[2]
 
@@ -263,7 +217,7 @@ class DeltaLogs:
             table = self._newest(path)
             kept = self._reaches.get((path, column))
             if kept is None or kept[0] is not table or kept[1] != table.version():
-                kept = (table, table.version(), _reach(pa.table(table.get_add_actions(flatten=True)), column))
+                kept = (table, table.version(), reach_of(pa.table(table.get_add_actions(flatten=True)), column))
                 self._reaches[path, column] = kept
             return kept[2]
 
@@ -288,7 +242,7 @@ class DeltaLogs:
             table = self._at(path, version)
             files = [unquote(local_path(uri)) for uri in table.file_uris()]
             if within:
-                outside = _outside(path, table, within)
+                outside = files_outside(path, table, within)
                 files = [file for file in files if os.path.normpath(file) not in outside]
             if len(files) > _MOST_PLAIN_FILES:
                 return None
@@ -318,23 +272,23 @@ class DeltaLogs:
         added, removed, changed = [], [], []
         for version in range(after + 1, upto + 1):
             try:
-                text = _commit_file(path, version).read_text(encoding="utf-8")
+                text = commit_file(path, version).read_text(encoding="utf-8")
                 actions = [json.loads(line) for line in text.split("\n") if line.strip()]
             except (OSError, ValueError):
                 return None
-            if any("commitInfo" in action and _merged_nothing(action["commitInfo"]) for action in actions):
+            if any("commitInfo" in action and merged_nothing(action["commitInfo"]) for action in actions):
                 continue
             if any("metaData" in action or "protocol" in action for action in actions) and version > 0:
                 return None
             files = [body for action in actions for kind, body in action.items() if kind in ("add", "remove")]
             if any(body.get("deletionVector") for body in files):
                 return None
-            change_files = [_file(path, action["cdc"]) for action in actions if "cdc" in action]
+            change_files = [file_path(path, action["cdc"]) for action in actions if "cdc" in action]
             changed += change_files
             if not change_files:
                 counted = [action for action in actions if any(body.get("dataChange") for body in action.values())]
-                added += [_file(path, action["add"]) for action in counted if "add" in action]
-                removed += [_file(path, action["remove"]) for action in counted if "remove" in action]
+                added += [file_path(path, action["add"]) for action in counted if "add" in action]
+                removed += [file_path(path, action["remove"]) for action in counted if "remove" in action]
         if len(added) + len(removed) + len(changed) > _MOST_PLAIN_FILES:
             return None
         schema = self._at(path, upto).schema().to_json()
@@ -366,7 +320,7 @@ class DeltaLogs:
             )
             table.update_incremental()
             version = int(table.version())
-        running.count({"rows_written": rows.num_rows, "bytes_written": _added_bytes(path, version), "commits": 1})
+        running.count({"rows_written": rows.num_rows, "bytes_written": added_bytes(path, version), "commits": 1})
         return version
 
     def compact(self, path: str) -> None:
@@ -392,9 +346,9 @@ class DeltaLogs:
 
     def _newest(self, path: str) -> DeltaTable:
         kept = self._tables.get(path)
-        if kept is not None and kept[1] is not None and _commit_mark(path, kept[0].version()) == kept[1]:
+        if kept is not None and kept[1] is not None and commit_mark(path, kept[0].version()) == kept[1]:
             table = kept[0]
-            if _commit_mark(path, table.version() + 1) is None:
+            if commit_mark(path, table.version() + 1) is None:
                 return table
             try:
                 table.update_incremental()
@@ -402,7 +356,7 @@ class DeltaLogs:
                 table = self._opened(path)
         else:
             table = self._opened(path)
-        self._tables[path] = (table, _commit_mark(path, table.version()))
+        self._tables[path] = (table, commit_mark(path, table.version()))
         return table
 
     def _opened(self, path: str) -> DeltaTable:
@@ -421,11 +375,6 @@ class DeltaLogs:
             ) from error
 
 
-def _file(path: str, action: dict[str, Any]) -> str:
-    name = unquote(str(action["path"]))
-    return local_path(name) if "://" in name or name.startswith(("file:", "/")) else str(Path(path) / name)
-
-
 @contextmanager
 def _understood(path: str) -> Iterator[None]:
     """delta-rs cannot read every log that Delta writes: of a shallow clone, for one."""
@@ -438,71 +387,6 @@ def _understood(path: str) -> Iterator[None]:
         ) from error
 
 
-def _outside(path: str, table: DeltaTable, within: Spans) -> set[str]:
-    """The files that have no row in one of the ranges, as far as their statistics tell."""
-    actions = pa.table(table.get_add_actions(flatten=True))
-    names = [os.path.normpath(_file(path, {"path": name})) for name in actions.column("path").to_pylist()]
-    found: set[str] = set()
-    for column, spans in within.items():
-        try:
-            ends = [actions.column(f"{end}.{column}").to_pylist() for end in ("min", "max")]
-        except (KeyError, OverflowError, ValueError):
-            continue  # There are none; or a date that Python has no value for.
-        for name, least, most in zip(names, *ends, strict=True):
-            known = least is not None and most is not None
-            if known and not any(low <= most and least <= high for low, high in spans):
-                found.add(name)
-    return found
-
-
-def _reach(actions: pa.Table, column: str) -> Reach | None:
-    try:
-        ends = [actions.column(f"{end}.{column}").to_pylist() for end in ("min", "max")]
-    except (KeyError, OverflowError, ValueError):
-        return None  # There are none; or a date that Python has no value for.
-    sizes = actions.column("size_bytes").to_pylist()
-    files = list(zip(*ends, sizes, strict=True))
-    if len(files) < 2 or any(value is None for low, high, _ in files for value in (low, high)):
-        return None  # How the rows of a single file lie, it does not tell.
-    least, most = min(low for low, _, _ in files), max(high for _, high, _ in files)
-    if not all(isinstance(end, int | datetime.date) for end in (least, most)):
-        return None
-    if any(isinstance(end, bool | datetime.datetime) for end in (least, most)):
-        return None
-    width = _number(most) - _number(least) + 1
-    opened = sum(size * (_number(high) - _number(low) + 1) for low, high, size in files)
-    return Reach(least, most, opened / (width * max(sum(sizes), 1)))
-
-
-def _number(value: Any) -> int:
-    return value.toordinal() if isinstance(value, datetime.date) else int(value)
-
-
-def _commit_file(path: str, version: int) -> Path:
-    return Path(path) / "_delta_log" / f"{version:020d}.json"
-
-
-def _added_bytes(path: str, version: int) -> int:
-    """Of the files that a commit brought; 0 where its file is not there to be read."""
-    try:
-        text = _commit_file(path, version).read_text(encoding="utf-8")
-        actions = [json.loads(line) for line in text.split("\n") if line.strip()]
-    except (OSError, ValueError):
-        return 0
-    return sum(int(action["add"].get("size", 0)) for action in actions if "add" in action)
-
-
-def _commit_mark(path: str, version: int) -> tuple[int, int, int] | None:
-    """Identity of a version's commit file. A table dropped and created again has another one, whatever its version."""
-    if "://" in path:
-        return None
-    try:
-        status = _commit_file(path, version).stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
-
-
 def all_rows(table: DeltaTable, path: str) -> pa.Table:
     """What the table holds, read by Arrow alone where it can.
 
@@ -513,95 +397,6 @@ def all_rows(table: DeltaTable, path: str) -> pa.Table:
         return pa.table(table.to_pyarrow_table())
     local = pyarrow.fs.SubTreeFileSystem(str(Path(path).absolute()), pyarrow.fs.LocalFileSystem())
     return pa.table(table.to_pyarrow_table(filesystem=local))
-
-
-def local_path(path: str) -> str:
-    """A plain file-system path out of what Spark's catalog gives (`file:/x`, `file:///x`)."""
-    if path.startswith("file:"):
-        rest = path[5:]
-        return "/" + rest.lstrip("/")
-    return path
-
-
-def _committed_at(path: str, entry: dict[str, Any]) -> int:
-    """Delta goes by the time of the commit's file, which is a little later than what is written in it, unless the
-    table has the time in its commits."""
-    if "inCommitTimestamp" in entry:
-        return int(entry["inCommitTimestamp"])
-    mark = _commit_mark(path, int(entry["version"]))
-    return int(entry.get("timestamp") or 0) if mark is None else mark[1] // 1_000_000
-
-
-def _commit(path: str, entry: dict[str, Any]) -> Commit:
-    metrics = {str(k): v for k, v in (entry.get("operationMetrics") or {}).items()}
-    changes = _kind(str(entry.get("operation")), entry.get("operationParameters") or {}, metrics)
-    return Commit(
-        version=int(entry["version"]),
-        timestamp=_committed_at(path, entry),
-        operation=str(entry.get("operation")),
-        changes=changes,
-        rows=None if changes == "mixed" and _drops_files(metrics) else _rows(metrics),
-        user_metadata=entry.get("userMetadata"),
-        restored=_restored(entry),
-        rows_written=_written(entry),
-    )
-
-
-def _written(entry: dict[str, Any]) -> int | None:
-    rows = (entry.get("operationMetrics") or {}).get("numOutputRows")
-    return None if rows is None else int(rows)
-
-
-def _restored(entry: dict[str, Any]) -> int | str | None:
-    if entry.get("operation") != "RESTORE":
-        return None
-    parameters = entry.get("operationParameters") or {}
-    version = parameters.get("version")
-    return int(version) if version not in (None, "", "null") else str(parameters.get("timestamp"))
-
-
-def _kind(operation: str, parameters: dict[str, Any], metrics: dict[str, Any]) -> ChangeKind:
-    """Whether a commit changes nothing, only adds rows, or may also remove some. When in doubt: mixed."""
-    mode = str(parameters.get("mode", "")).strip('"').lower()
-    if (operation == "WRITE" and mode in {"append", "errorifexists"}) or operation in _APPENDING:
-        return "none" if _rows(metrics) == 0 else "append"
-    if operation == "STREAMING UPDATE" and str(parameters.get("outputMode", "")).strip('"').lower() == "append":
-        return "append"
-    if operation in _QUIET_OPERATIONS and operation not in _REPLACING:
-        return "none"
-    if operation == "MERGE" and _merged_nothing({"operation": operation, "operationMetrics": metrics}):
-        return "none"
-    if operation == "MERGE":
-        touched = [metrics.get("numTargetRowsUpdated"), metrics.get("numTargetRowsDeleted")]
-        if all(value is not None and int(value) == 0 for value in touched):
-            return "append"
-    return "mixed"
-
-
-def _merged_nothing(commit: dict[str, Any]) -> bool:
-    """Whether a commit is a MERGE that only wrote rows anew as they were: Delta's change feed leaves it out, too."""
-    metrics = commit.get("operationMetrics") or {}
-    counts = [metrics.get(f"numTargetRows{what}") for what in ("Inserted", "Updated", "Deleted")]
-    return commit.get("operation") == "MERGE" and all(count is not None and int(count) == 0 for count in counts)
-
-
-def _drops_files(metrics: dict[str, Any]) -> bool:
-    """Whether a commit lets go of files with an unknown number of rows: an overwrite counts only what it wrote."""
-    counted = ("numDeletedRows", "numUpdatedRows", "numTargetRowsDeleted")
-    return not any(key in metrics for key in counted) and metrics.get("numRemovedFiles") not in (None, "0", 0)
-
-
-def _rows(metrics: dict[str, Any]) -> int | None:
-    total = 0
-    known = False
-    for key in (
-        "numOutputRows", "num_added_rows", "numDeletedRows", "numUpdatedRows",
-        "numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted",
-    ):  # fmt: skip
-        if metrics.get(key) is not None:
-            total += int(metrics[key])
-            known = True
-    return total if known else None
 
 
 def require_sequence(found: int | None, expected: int, path: str) -> None:

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta, timezone
 from headrace.catalog.records import DynamicTable, StreamRange, TableStream
 from headrace.errors import NotFound, StaleStream
 from headrace.ivm.layout import layout_of
-from headrace.storage.delta import Commit, DeltaLogs, Snapshot
+from headrace.storage.commits import Commit
+from headrace.storage.delta import DeltaLogs, Snapshot
 
 _RESHAPING = (
     "ADD COLUMNS", "CHANGE COLUMN", "RENAME COLUMN", "DROP COLUMNS", "REPLACE COLUMNS", "SET TBLPROPERTIES",

@@ -17,7 +17,8 @@ from headrace.catalog.records import Reading, StreamRange
 from headrace.catalog.store import Store
 from headrace.errors import NotAllowed, NotFound
 from headrace.plan.jvm import Jvm, optional
-from headrace.storage.delta import DeltaLogs, local_path
+from headrace.storage.delta import DeltaLogs
+from headrace.storage.paths import local_path
 from headrace.streams.traces import Traces
 
 
