@@ -9,6 +9,7 @@ import pytest
 from headrace import Lake
 from headrace.catalog.records import ASKED_FOR, DynamicTable
 from headrace.errors import HeadraceError
+from headrace.refresh.committing import Committer
 from headrace.refresh.runner import Runner
 from headrace.refresh.stored import read_stored
 from headrace.statements import replacing
@@ -66,13 +67,13 @@ def test_settings_that_are_altered_meanwhile_stay(lake: Lake) -> None:
 
 def test_settings_can_be_altered_while_a_refresh_runs(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.sql(f"{TABLE}; INSERT INTO o VALUES (4, 'eve', 7)")
-    commit = Runner._commit
+    commit = Committer.commit
 
-    def altered(runner: Runner, *given: Any) -> Any:
+    def altered(committer: Committer, *given: Any) -> Any:
         lake.sql("ALTER DYNAMIC TABLE d SUSPEND; ALTER DYNAMIC TABLE d SET PROPERTIES ('owner'='ann')")
-        return commit(runner, *given)
+        return commit(committer, *given)
 
-    monkeypatch.setattr(Runner, "_commit", altered)
+    monkeypatch.setattr(Committer, "commit", altered)
     assert refresh(lake, "d")["refresh_mode"] == "INCREMENTAL", "the refresh is not disturbed"
     assert definition(lake).suspended
     assert '"suspended":true' in beside(lake), "written there when the refresh had ended"
@@ -84,14 +85,14 @@ def test_a_query_that_fails_leaves_the_old_one_and_what_was_altered(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.sql(TABLE)
-    commit = Runner._commit_whole
+    commit = Committer._commit_whole
 
-    def altered(runner: Runner, *given: Any) -> Any:
+    def altered(committer: Committer, *given: Any) -> Any:
         lake.sql("ALTER DYNAMIC TABLE d SET REFRESH INTERVAL 7 MINUTE")
-        return commit(runner, *given)
+        return commit(committer, *given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Runner, "_commit_whole", altered)
+        patched.setattr(Committer, "_commit_whole", altered)
         with pytest.raises(HeadraceError, match="by zero"):
             lake.sql("CREATE OR REPLACE DYNAMIC TABLE d COMMENT 'new' AS SELECT id, 1 DIV (id - 1) AS x FROM o")
     now = definition(lake)

@@ -15,7 +15,7 @@ from headrace.errors import HeadraceError
 from headrace.ivm import stages
 from headrace.optimisations import STATE_TABLES
 from headrace.refresh import states
-from headrace.refresh.runner import Runner
+from headrace.refresh.committing import Committer
 
 QUERY = """
     SELECT c.name, per.n, per.total, per.most FROM c JOIN
@@ -108,15 +108,15 @@ def test_one_with_a_broken_file_is_done_without(d: Lake) -> None:
 def test_what_fails_without_them_too_is_computed_whole(d: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[frozenset[str]] = []
 
-    def failing(runner: Runner, *given: Any) -> None:
-        tried.append(given[-1])
+    def failing(_: Committer, off: frozenset[str]) -> None:
+        tried.append(off)
         raise pa.ArrowInvalid("no Parquet file")
 
     d.sql("INSERT INTO o VALUES (100, 3, 50.00)")
     refresh(d)
     d.sql("INSERT INTO o VALUES (101, 3, 50.00)")
     with monkeypatch.context() as patched:
-        patched.setattr(Runner, "_commit_changes", failing)
+        patched.setattr(Committer, "_commit_changes", failing)
         assert refresh(d) == "FULL"
         d.sql("INSERT INTO o VALUES (102, 3, 50.00)")
         assert refresh(d) == "FULL"

@@ -21,9 +21,10 @@ from headrace.catalog.records import Occasion, RefreshRecord
 from headrace.catalog.store import Store
 from headrace.errors import Cancelled, EnvironmentFault, NotAllowed, RefreshFailed, RefreshHeldUp, RefreshRunning
 from headrace.progress import Progress
-from headrace.refresh import lease
+from headrace.refresh import failures, lease
 from headrace.refresh import runner as runner_module
-from headrace.refresh.runner import JAVA_ENDED, Runner
+from headrace.refresh.failures import JAVA_ENDED
+from headrace.refresh.runner import Runner
 from headrace.statements import elsewhere
 
 FULL_DISK = EnvironmentFault("The operations database cannot be used: database or disk is full.")
@@ -161,10 +162,10 @@ def test_the_hint_is_kept_with_the_failure(store: FullStore, runner: Runs) -> No
 
 
 def test_any_error_after_java_s_end_is_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert runner_module._reason(ValueError("x")) == "x"
-    monkeypatch.setattr(runner_module, "java_process_has_ended", lambda: True)
-    assert runner_module._reason(ValueError("x")) == JAVA_ENDED
-    assert runner_module._reason(Cancelled("The job was cancelled.")) == "The job was cancelled."
+    assert failures.reason_of(ValueError("x")) == "x"
+    monkeypatch.setattr(failures, "java_process_has_ended", lambda: True)
+    assert failures.reason_of(ValueError("x")) == JAVA_ENDED
+    assert failures.reason_of(Cancelled("The job was cancelled.")) == "The job was cancelled."
 
 
 @pytest.mark.parametrize("owner", ["h:1/statement", "h:1/fold"])

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from zoneinfo import ZoneInfo
 
-import pyarrow as pa
 from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -27,7 +26,6 @@ from headrace.catalog.records import (
     Occasion,
     Profile,
     RefreshRecord,
-    StepProfile,
 )
 from headrace.catalog.store import FOLD, Store, dropped
 from headrace.compute.jobs import new_job_id
@@ -35,41 +33,33 @@ from headrace.errors import (
     EnvironmentFault,
     HeadraceError,
     NotFound,
-    RefreshFailed,
-    RefreshHeldUp,
     RefreshRunning,
     UserError,
     with_hint,
 )
-from headrace.ivm.layout import DAMAGED, VISIBLE, layout_of, live_rows, schema_text
-from headrace.ivm.sources import SourceRange, read_delta
-from headrace.ivm.stages import Stages, Uncertain, state_key
-from headrace.ivm.ties import told_ties
-from headrace.optimisations import ORDERED_COPIES, SMALL_COMMITS, STATE_TABLES
+from headrace.ivm.layout import live_rows
+from headrace.ivm.sources import read_delta
 from headrace.plan.jvm import active
 from headrace.progress import Progress
 from headrace.refresh import compute
+from headrace.refresh.committing import Committer, Done
 from headrace.refresh.cost import insert_only
-from headrace.refresh.counts import Counts, counted_note
-from headrace.refresh.fold import clustered, fold, fold_is_due, partition_columns
+from headrace.refresh.failures import failure, reason_of
+from headrace.refresh.fold import fold, fold_is_due
 from headrace.refresh.lease import PATIENCE_SECONDS, held_lease
-from headrace.refresh.ordered import OrderedCopies
 from headrace.refresh.outlook import SOURCE_CHANGED, SOURCE_GONE, Lookout, Outlook
 from headrace.refresh.planner import Decision
-from headrace.refresh.profile import inputs_of, steps_of, total, with_reads
+from headrace.refresh.profile import inputs_of, total, with_reads
 from headrace.refresh.states import StateTables
-from headrace.refresh.stored import CommitNote, Stored, app_id, read_note, read_stored, readable, readable_versions
-from headrace.storage.arrow import committable, for_delta
+from headrace.refresh.stored import app_id, read_note, read_stored
 from headrace.storage.delta import DeltaLogs, require_sequence
 from headrace.storage.errors import is_of_surroundings, short_message
 from headrace.storage.meter import Meter
 from headrace.storage.scans import scans_of
-from headrace.storage.spark import java_process_has_ended
 
 BY_HAND = Occasion()
 KEEP_ROWS = "KEEP_ROWS"
 """The technique of a replaced query that took over the stored rows."""
-JAVA_ENDED = "Spark's Java process ended while this ran."
 _MEND_SURROUNDINGS = "Free some space or raise the limit on the server's machine; the next refresh tries again."
 
 _log = logging.getLogger(__name__)
@@ -82,15 +72,6 @@ class _End:
     record: RefreshRecord
     settle: tuple[str, int] | None
     release: tuple[str, int]
-
-
-@dataclass(frozen=True)
-class _Done:
-    """A refresh that has committed."""
-
-    note: CommitNote
-    steps: tuple[StepProfile, ...] = ()
-    made_states: bool = False
 
 
 class Runner:
@@ -172,7 +153,7 @@ class Runner:
             except Exception as error:
                 stopped = None if job is None else job.stopped
                 told = stopped or error
-                reason = _reason(told)
+                reason = reason_of(told)
                 hint = told.hint if isinstance(told, HeadraceError) else None
                 if isinstance(told, NotFound):
                     hint = hint or SOURCE_GONE
@@ -186,7 +167,7 @@ class Runner:
                 except (EnvironmentFault, OSError):
                     _log.exception("The end of the refresh %s is written later.", job_id)
                 running.require_wanted()
-                raise _failure(told, f"The refresh of {table.table_name} failed: {reason}", hint) from error
+                raise failure(told, f"The refresh of {table.table_name} failed: {reason}", hint) from error
             sequence = finished.profile.sequence
             settled = None if sequence is None else (table.id, sequence)
             self._finish(_End(finished, settled, (table.id, fencing)))
@@ -291,13 +272,14 @@ class Runner:
         )
         self._store.write_intent(intent, fencing)
         failpoints.reach("after-intent")
+        committer = Committer(self.spark, self._logs, self._progress, self.off, table, look, record.job_id, sequence)
         meter = Meter(self.spark, record.job_id)
         began = time.monotonic()
         with meter:
             if kept is None:
-                done = self._commit(table, look, record.job_id, sequence)
+                done = committer.commit()
             else:
-                done = _Done(self._overwrite(table, look, kept, record.job_id, KEEP_ROWS, decision.reason))
+                done = Done(committer.overwrite(kept, KEEP_ROWS, decision.reason))
         note = done.note
         failpoints.reach("after-commit")
         require_sequence(self._logs.sequence(table.storage_path, app_id(table)), sequence, table.storage_path)
@@ -423,198 +405,6 @@ class Runner:
         rebound = self._store.change_table(table.id, lambda present: present.with_changes(table, rebound))
         return rebound, self.outlook(rebound)
 
-    def _commit(self, table: DynamicTable, look: Outlook, job_id: str, sequence: int) -> _Done:
-        """Steps 6 and 7: compute and commit; an incremental computation that cannot go on becomes a full one."""
-        assert look.frontier is not None
-        reason = look.decision.reason
-        if look.decision.mode == "INCREMENTAL":
-            done = self._changes_or_why_not(table, look, job_id, sequence, self.off)
-            if isinstance(done, _Done):
-                return done
-            reason = done
-            if table.refresh_mode == "INCREMENTAL":
-                reason += " (Recomputed although REFRESH_MODE is INCREMENTAL: the contents must be right.)"
-        self._progress.tell(f"{table.table_name}: full refresh. {reason or ''}")
-        return _Done(self._commit_whole(table, look, job_id, sequence, reason))
-
-    def _changes_or_why_not(
-        self, table: DynamicTable, look: Outlook, job_id: str, sequence: int, off: frozenset[str]
-    ) -> _Done | str:
-        """Compute and commit the changes, if need be without what is kept to be faster; or why that cannot be."""
-        try:
-            return self._commit_changes(table, look, job_id, sequence, off)
-        except Uncertain as doubt:
-            running.require_wanted()
-            return str(doubt)
-        except (PySparkException, Py4JJavaError, pa.ArrowException, DeltaError, OSError) as error:
-            running.require_wanted()  # What was cancelled is not recomputed whole.
-            if _is_java_s_end(error) or is_of_surroundings(error) or self._has_committed(table, sequence):
-                raise
-            ties = told_ties(error)
-            if ties is not None:
-                return ties
-            reason = f"The changes could not be computed: {short_message(error)}"
-            if off >= {STATE_TABLES, ORDERED_COPIES} or _is_of_the_data(error):
-                return reason
-        had_states = StateTables(self.spark, self._logs, table, self._progress).discard()
-        had_copies = OrderedCopies(self.spark, self._logs, table, self._progress).discard()
-        if not (had_states or had_copies):
-            return reason
-        self._progress.tell(f"{table.table_name}: once more, without what was kept to be faster. {reason}")
-        return self._changes_or_why_not(table, look, job_id, sequence, off | {STATE_TABLES, ORDERED_COPIES})
-
-    def _has_committed(self, table: DynamicTable, sequence: int) -> bool:
-        """Whether the commit of this refresh is there, whatever failed after it."""
-        self._logs.forget(table.storage_path)
-        return (self._logs.sequence(table.storage_path, app_id(table)) or 0) >= sequence
-
-    def _commit_changes(
-        self, table: DynamicTable, look: Outlook, job_id: str, sequence: int, off: frozenset[str]
-    ) -> _Done:
-        note = look.stored.note
-        assert note is not None
-        assert look.frontier is not None
-        empty = replace(
-            note,
-            sequence=sequence,
-            frontier=look.frontier,
-            rows_inserted=0,
-            rows_deleted=0,
-            job_id=job_id,
-            mode="INCREMENTAL",
-            technique="ADVANCE",
-            reason=look.decision.reason,
-            generation=table.generation,
-            fold=False,
-        )
-        if table.query.plan is None:  # Only the frontier moves.
-            self._append_local(table, None, empty)
-            return _Done(empty)
-        ranges = tuple(self._readable(source) for source in look.decision.ranges)
-        dates = (note.frontier.date, look.frontier.date)
-        states = StateTables(self.spark, self._logs, table, self._progress)
-        kept = states.kept(note.frontier, off)
-        copies = OrderedCopies(self.spark, self._logs, table, self._progress)
-        stages = compute.stages_of(self.spark, self._logs, ranges, table.query.plan, dates, off, kept, copies.lookup)
-        if not stages.new_day and not any(source.changed for source in ranges):
-            self._append_local(table, None, empty)
-            states.advance(stages, note.frontier, look.frontier)
-            return _Done(empty)
-        try:
-            done = self._append_changes(table, look.stored, stages, empty)
-            failpoints.reach("before-state-tables")
-            states.advance(stages, note.frontier, look.frontier)
-            changed_rows = (done.rows_inserted or 0) + (done.rows_deleted or 0)
-            kept_groups = {state_key(node): found.note.live_rows or 0 for node, found in states.all()}
-            steps = steps_of(table.query, stages, changed_rows, done.live_rows, kept_groups)
-            return _Done(done, steps, made_states=bool(states.made or copies.made))
-        finally:
-            stages.close()
-
-    def _append_changes(self, table: DynamicTable, stored: Stored, stages: Stages, empty: CommitNote) -> CommitNote:
-        """Compute the changes and append them; `empty` is the note of a refresh that changes no row."""
-        self._progress.tell(f"{table.table_name}: reading changes")
-        found = compute.changes_of(self.spark, self._logs, table, stored, stages, empty.sequence)
-        if found is None:
-            self._append_local(table, None, empty)
-            return empty
-        local = stages.local(found.rows) if stages.small and self._commits_itself(table) else None
-        failpoints.reach("after-compute")
-        if local is not None:
-            counted = counted_note(empty, Counts.of_arrow(local), found)
-            self._append_local(table, local, counted)
-            return counted
-        rows = stages.cache(found.rows)
-        counted = counted_note(empty, Counts.of_frame(rows), found)
-        self._progress.tell(f"{table.table_name}: writing {counted.rows_inserted} rows")
-        failpoints.watch_for_file("mid-write", table.storage_path)
-        self._write(rows, table, counted, "append")
-        return counted
-
-    def _commit_whole(
-        self, table: DynamicTable, look: Outlook, job_id: str, sequence: int, reason: str | None
-    ) -> CommitNote:
-        assert look.frontier is not None
-        OrderedCopies(self.spark, self._logs, table, self._progress).remove_unused()
-        layout = layout_of(table.query)
-        versions = readable_versions(self._logs, table.query, look.frontier)
-        whole = compute.whole(self.spark, self._logs, table.query, versions, look.frontier.date, layout, sequence)
-        return self._overwrite(table, look, whole, job_id, "FULL", reason)
-
-    def _overwrite(
-        self, table: DynamicTable, look: Outlook, whole: DataFrame, job_id: str, technique: str, reason: str | None
-    ) -> CommitNote:
-        """Commit these storage rows in place of all there are."""
-        assert look.frontier is not None
-        last = look.stored.note
-        groups = None if last is None else last.live_rows
-        if groups is None:
-            groups = sum(self._logs.statistics(source.path)[0] for source in look.frontier.sources)
-        rows = clustered(whole, table, groups)
-        before = last.visible_rows if last is not None else None
-        hides = layout_of(table.query).hides_groups
-        if hides:
-            # The commit itself must say how many of its rows can be seen.
-            rows = rows.persist()
-        try:
-            note = CommitNote(
-                sequence=look.stored.sequence + 1,
-                frontier=look.frontier,
-                rows_inserted=None,
-                rows_deleted=0 if look.stored.sequence == 0 else before,
-                live_rows=None,
-                visible_rows=rows.where(VISIBLE).count() if hides else None,
-                tombstones=0,
-                appends_since_fold=0,
-                job_id=job_id,
-                mode="FULL",
-                technique=technique,
-                reason=reason,
-                generation=table.generation,
-            )
-            failpoints.reach("after-compute")
-            failpoints.watch_for_file("mid-write", table.storage_path)
-            self._write(rows, table, note, "overwrite")
-        finally:
-            if hides:
-                rows.unpersist()
-        self._logs.forget(table.storage_path)
-        written = self._logs.history(table.storage_path, 1)[0].rows_written
-        visible = note.visible_rows if hides else written
-        return replace(note, rows_inserted=visible, live_rows=written, visible_rows=visible)
-
-    def _commits_itself(self, table: DynamicTable) -> bool:
-        """Whether small changesets can be committed without Spark."""
-        # delta-rs names the folder of a timestamp without its zone, and Delta reads it in that of the session.
-        folders = {name.lower() for name in partition_columns(table)}
-        timed = any(c.type.lower().startswith("timestamp") for c in table.query.columns if c.name.lower() in folders)
-        return SMALL_COMMITS not in self.off and not timed and committable(layout_of(table.query).columns)
-
-    def _append_local(self, table: DynamicTable, rows: pa.Table | None, note: CommitNote) -> None:
-        columns = layout_of(table.query).columns
-        if not self._commits_itself(table):
-            self._write(self.spark.createDataFrame([], schema_text(columns)), table, note, "append")
-            return
-        self._logs.append(table.storage_path, for_delta(rows, columns), app_id(table), note.sequence, note.text())
-
-    def _write(self, rows: DataFrame, table: DynamicTable, note: CommitNote, mode: str) -> None:
-        writer = rows.write.format("delta").mode(mode).option("userMetadata", note.text())
-        writer = writer.option("txnAppId", app_id(table)).option("txnVersion", str(note.sequence))
-        if mode == "overwrite":
-            writer = writer.option("overwriteSchema", "true").partitionBy(*partition_columns(table))
-        writer.save(table.storage_path)
-        running.count({"commits": 1})
-
-    def _readable(self, source: SourceRange) -> SourceRange:
-        """The same range, its rows read where VACUUM has left them."""
-        if source.old is None:
-            return source
-        return replace(
-            source,
-            old_rows=readable(self._logs, source.path, source.old, is_dynamic=source.is_dynamic),
-            new_rows=readable(self._logs, source.path, source.new, is_dynamic=source.is_dynamic),
-        )
-
     def tidy(self, table: DynamicTable, *, folds: bool = True) -> str | None:
         """What is better done after a refresh than in it: fold the storage when the policy says so and `folds` allows
         it, and those of its state tables. Gives the reason for a fold, None when there was none."""
@@ -636,34 +426,3 @@ class Runner:
                 self._progress.tell(f"{table.table_name}: {reason}")
             self._store.release_lease(table.id, fencing)
         return reason
-
-
-def _reason(error: BaseException) -> str:
-    """What the history says of a refresh that failed with this error."""
-    if isinstance(error, HeadraceError):
-        return error.message
-    return JAVA_ENDED if _is_java_s_end(error) else short_message(error)
-
-
-def _is_of_the_data(error: BaseException) -> bool:
-    """Whether values are what an expression cannot be computed for: a division by zero, say, or an error that the query
-    raises itself."""
-    if not isinstance(error, PySparkException):
-        return False
-    raised = error.getCondition() == "USER_RAISED_EXCEPTION" and DAMAGED not in str(error)
-    return raised or (error.getSqlState() or "").startswith("22")
-
-
-def _is_java_s_end(error: BaseException) -> bool:
-    # Whoever calls a Java process that is gone hears of sockets only.
-    return isinstance(error, (Py4JNetworkError, ConnectionError)) or java_process_has_ended()
-
-
-def _failure(error: BaseException, message: str, hint: str | None) -> RefreshFailed:
-    """What a refresh fails with for this reason: what no table is to blame for is told from what one may be."""
-    ended = error.spark_ended if isinstance(error, EnvironmentFault) else _is_java_s_end(error)
-    if not (ended or is_of_surroundings(error)):
-        return RefreshFailed(message, hint=hint)
-    held_up = RefreshHeldUp(message, hint=hint)
-    held_up.spark_ended = ended
-    return held_up
