@@ -27,6 +27,7 @@ from headrace.plan.query import BoundText, Definition, OutputColumn, Query, Slot
 from headrace.plan.reading import read_plan, table_name
 from headrace.plan.render import render, subquery
 from headrace.plan.spelling import NoRule, shown
+from headrace.plan.subqueries import own_subqueries
 from headrace.sql.tokens import Kind, Token, scan
 
 __all__ = ["Located", "read_query"]
@@ -82,7 +83,7 @@ def _read_query(spark: SparkSession, text: str, locate: Locate, database_of: Dat
     binding = bind(jvm, text, locate, database_of)
     with spark_errors(lambda position: binding.place(text, position)):
         analyzed = jvm.analyze(jvm.parse(binding.plan_text))
-    _check_sources(analyzed, binding)
+    _check_sources(jvm, analyzed, binding)
     uses_current_date = _check_determinism(jvm, analyzed, binding, text)
     columns = _columns(analyzed)
     _check_rendering(jvm, analyzed, binding)
@@ -164,7 +165,7 @@ def _nodes(plan: Any) -> list[Any]:
     return found
 
 
-def _check_sources(analyzed: Any, binding: Binding) -> None:
+def _check_sources(jvm: Jvm, analyzed: Any, binding: Binding) -> None:
     """A SQL function can read tables that the text does not name: those could not be read at a fixed version."""
     read: Counter[str] = Counter()
     dynamic = {name.replace("`", "") for name, at in binding.names.items() if binding.sources[at].kind == "dynamic"}
@@ -184,7 +185,7 @@ def _check_sources(analyzed: Any, binding: Binding) -> None:
                     "_metadata tells in which file a row is stored, which changes without the row changing.",
                     hint="Leave _metadata out.",
                 )
-        waiting += [*items(node.subqueries()), *items(node.children())]
+        waiting += [*_subqueries(jvm, node), *items(node.children())]
     named = {name.replace("`", ""): count for name, count in binding.mentions.items()}
     for name, count in read.items():
         if count > named.get(name, 0):
@@ -192,6 +193,16 @@ def _check_sources(analyzed: Any, binding: Binding) -> None:
                 f"The query reads {name} through a function, where it cannot be read at a fixed version.",
                 hint="Write the function's query out in a WITH clause or a view.",
             )
+
+
+def _subqueries(jvm: Jvm, node: Any) -> list[Any]:
+    """The plans of the subqueries in its expressions: of one that is a key, which GROUP BY and the SELECT list have both,
+    once."""
+    plans = items(node.subqueries())
+    own = [each.query() if kind(each) == "InSubquery" else each for each in own_subqueries(jvm, node)]
+    if kind(node) != "Aggregate" or len(own) != len(plans):
+        return plans
+    return list({int(each.exprId().id()): each.plan() for each in own}.values())
 
 
 def _check_determinism(jvm: Jvm, analyzed: Any, binding: Binding, text: str) -> bool:

@@ -48,7 +48,7 @@ def _joined_scalars(jvm: Jvm, plan: Any) -> Any:
         return plan
     children = [_joined_scalars(jvm, child) for child in items(plan.children())]
     plan = plan.withNewChildren(jvm.seq(children))
-    single = [_is_computed_once(each) for each in _own_subqueries(jvm, plan)]
+    single = [_is_computed_once(each) for each in own_subqueries(jvm, plan)]
     if kind(plan) != "Aggregate" or not any(single):
         return _with_own_scalars(jvm, plan)
     if not all(single):
@@ -58,7 +58,7 @@ def _joined_scalars(jvm: Jvm, plan: Any) -> Any:
     return _with_own_scalars(jvm, above.withNewChildren(jvm.seq([below])))
 
 
-def _own_subqueries(jvm: Jvm, plan: Any) -> list[Any]:
+def own_subqueries(jvm: Jvm, plan: Any) -> list[Any]:
     """Those in the expressions of an operator; not those inside them."""
     found, waiting = [], items(plan.expressions())
     while waiting:
@@ -141,7 +141,7 @@ def _lowered_inside(jvm: Jvm, plan: Any) -> Any:
     if jvm.contains(plan, "PLAN_EXPRESSION") is None:
         return plan
     children = [_lowered_inside(jvm, child) for child in items(plan.children())]
-    for subquery in _own_subqueries(jvm, plan):
+    for subquery in own_subqueries(jvm, plan):
         _require_told_over_nothing(jvm, subquery)
     return map_subqueries(jvm, plan.withNewChildren(jvm.seq(children)), lambda inner: without_subqueries(jvm, inner))
 
@@ -155,7 +155,7 @@ def _require_told_over_nothing(jvm: Jvm, subquery: Any) -> None:
     while kind(plan) in (*_PASSING, "Filter"):
         above.append(plan)
         plan = items(plan.children())[0]
-    if kind(plan) == "Aggregate" and any(_own_subqueries(jvm, node) for node in (*above, plan)):
+    if kind(plan) == "Aggregate" and any(own_subqueries(jvm, node) for node in (*above, plan)):
         raise NoRule(_SEVERAL_KINDS)
 
 
