@@ -34,14 +34,28 @@ def free_port() -> int:
         ({"service": "ftp://host:1"}, ["service", "http"]),
         ({"password": None}, ["password", "token"]),
         ({"schema": None}, ["schema"]),
+        ({"workspace": "my ws"}, ["workspace"]),
+        ({"password": ""}, ["password is missing or empty"]),
+        ({"password": 12345}, ["password is no text"]),
+        ({"token": "tökén"}, ["token has characters"]),
     ],
-    ids=["no service", "a wrong service", "no password", "no schema"],
+    ids=[
+        "no service",
+        "a wrong service",
+        "no password",
+        "no schema",
+        "an odd workspace",
+        "an empty password",
+        "a number for a password",
+        "an odd token",
+    ],
 )
 def test_a_bad_profile(new_project: NewProject, target: dict[str, object], told: list[str]) -> None:
     ran = new_project(target).fails("debug")
     assert "Traceback" not in ran
     for word in told:
         assert word in ran, ran.output
+    assert "12345" not in ran
 
 
 def test_a_server_that_is_not_there(new_project: NewProject) -> None:

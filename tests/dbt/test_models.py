@@ -222,6 +222,63 @@ def test_a_snapshot_takes_fields_by_their_names(new_project: NewProject, dbt_ser
     assert "fields that the table's column does not have: c" in project.fails("snapshot")
 
 
+def test_a_row_that_comes_back_to_a_snapshot(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    """As it was, with the time of its last change, too."""
+    project = new_project()
+    dbt_server.rows(f"CREATE SCHEMA {schema}")
+    people = "SELECT 1 AS id, timestamp'2024-01-01 00:00:00' AS upd"
+    dbt_server.rows(f"CREATE TABLE {schema}.people AS {people} UNION ALL {people.replace('1 AS id', '2 AS id')}")
+    for kind in ("invalidate", "new_record"):
+        given = config(unique_key="id", strategy="timestamp", updated_at="upd", hard_deletes=kind)
+        query = f"{{% snapshot b_{kind} %}}{given} select * from {schema}.people {{% endsnapshot %}}"
+        project.write(f"snapshots/b_{kind}.sql", query)
+    project.succeeds("snapshot")
+    dbt_server.rows(f"DELETE FROM {schema}.people WHERE id = 2")
+    project.succeeds("snapshot")
+    dbt_server.rows(f"INSERT INTO {schema}.people {people.replace('1 AS id', '2 AS id')}")
+    for _ in range(2):
+        project.succeeds("snapshot")
+    now = "SELECT id FROM {}.b_{} WHERE dbt_valid_to IS NULL"
+    assert sorted(dbt_server.rows(now.format(schema, "invalidate"))) == [(1,), (2,)]
+    present = now.format(schema, "new_record") + " AND dbt_is_deleted = 'False'"
+    assert sorted(dbt_server.rows(present)) == [(1,), (2,)]
+    assert dbt_server.rows(f"SELECT count(*) FROM {schema}.b_invalidate") == [(3,)]
+
+
+def test_columns_of_a_snapshot_in_another_case(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    project = new_project()
+    dbt_server.rows(f"CREATE SCHEMA {schema}")
+    dbt_server.rows(f"CREATE TABLE {schema}.people AS SELECT 1 AS id, 'ann' AS name UNION ALL SELECT 2, 'bob'")
+    for name, columns in (("listed", ["NAME"]), ("whole", "all")):
+        given = config(unique_key="id", strategy="check", check_cols=columns, hard_deletes="new_record")
+        query = f"{{% snapshot {name} %}}{given} select * from {schema}.people {{% endsnapshot %}}"
+        project.write(f"snapshots/{name}.sql", query)
+    for _ in range(2):
+        project.succeeds("snapshot")
+    dbt_server.rows(f"CREATE OR REPLACE TABLE {schema}.people AS SELECT 1 AS ID, 'ann' AS NAME")
+    for _ in range(2):
+        project.succeeds("snapshot")
+    for name in ("listed", "whole"):
+        found = dbt_server.rows(f"SELECT id, name, dbt_is_deleted, dbt_valid_to IS NULL FROM {schema}.{name}")
+        assert sorted(found) == [
+            (1, "ann", "False", True), (2, "bob", "False", False), (2, "bob", "True", True),
+        ]  # fmt: skip
+
+
+def test_unit_tests_of_nested_values(new_project: NewProject, schema: str) -> None:
+    project = new_project()
+    project.write("models/given.sql", "select array(1, 2) as numbers, named_struct('a', 'x') as s, map('k', 1) as m")
+    project.write("models/taken.sql", "select size(numbers) as n, s.a as a, m['k'] as k from {{ ref('given') }}")
+    rows = [
+        {"numbers": [1, 2, 3], "s": {"a": "O'Brien"}, "m": {"k": 7}},
+        {"numbers": "array(1)", "s": "named_struct('a', 'y')", "m": "map('k', 8)"},
+    ]
+    expected = [{"n": 3, "a": "O'Brien", "k": 7}, {"n": 1, "a": "y", "k": 8}]
+    test = {"name": "nested", "model": "taken", "given": [{"input": "ref('given')", "rows": rows}]}
+    project.write("models/tests.yml", {"unit_tests": [test | {"expect": {"rows": expected}}]})
+    project.succeeds("build")
+
+
 def test_models_whose_names_differ_in_case_only(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
     project = new_project()
     project.write("models/Orders.sql", config(materialized="table") + "select 1 as id")

@@ -52,6 +52,16 @@ def test_big_integers_without_a_type(new_project: NewProject, dbt_server: DbtSer
     ]
 
 
+def test_texts_of_digits_whatever_the_case_of_their_column(
+    new_project: NewProject, dbt_server: DbtServer, schema: str
+) -> None:
+    project = new_project()
+    project.write("seeds/places.csv", "ZIP,n\n007,1\n,2\n010,3\n")
+    project.write("seeds/seeds.yml", {"seeds": [{"name": "places", "config": {"column_types": {"zip": "string"}}}]})
+    project.succeeds("seed")
+    assert dbt_server.rows(f"SELECT zip FROM {schema}.places ORDER BY n") == [("007",), (None,), ("010",)]
+
+
 def test_numbers_of_all_sizes(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
     project = new_project()
     texts = ["1e25", "1e-20", "1.5", "6.62607015e-34", "1e308", "123456789012345678901234567890.5"]
@@ -226,6 +236,7 @@ def test_freshness_comes_from_the_last_commit(documented: Project, dbt_server: D
     tables = [
         {"name": "raw", "config": fresh},
         {"name": "raw_stream", "config": fresh},
+        {"name": "nowhere", "config": fresh},
         {
             "name": "by_column",
             "identifier": "raw",
@@ -240,3 +251,4 @@ def test_freshness_comes_from_the_last_commit(documented: Project, dbt_server: D
         assert found[f"source.shop.raw.{name}"]["status"] == "pass"
         assert datetime.fromisoformat(found[f"source.shop.raw.{name}"]["max_loaded_at"]).year > 2020
     assert found["source.shop.raw.by_column"]["status"] == "error"
+    assert found["source.shop.raw.nowhere"]["status"] == "runtime error"

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from dbt.adapters.contracts.connection import Credentials
+from dbt_common.dataclass_schema import ValidationError
 from dbt_common.exceptions import DbtRuntimeError
 
 from headrace.errors import NotAllowed
@@ -45,6 +46,25 @@ class HeadraceCredentials(Credentials):
         "path": "instance",
     }
 
+    @classmethod
+    def validate(cls, data: Any) -> None:
+        """dbt's own message shows the value and not the key."""
+        for key in (
+            "database",
+            "schema",
+            "service",
+            "instance",
+            "vcluster",
+            "username",
+            "password",
+            "token",
+            "query_tag",
+        ):
+            value = data.get(key)
+            if value is not None and not isinstance(value, str):
+                raise ValidationError(f"{'workspace' if key == 'database' else key} is no text: put it in quotes.")
+        super().validate(data)
+
     def __post_init__(self) -> None:
         if self.dialect not in _DIALECTS:
             raise DbtRuntimeError(f"dialect is '{self.dialect}'; this version knows: {', '.join(_DIALECTS)}.")
@@ -54,6 +74,7 @@ class HeadraceCredentials(Credentials):
             raise DbtRuntimeError("schema is missing: name the one that dbt is to build in.")
         try:
             require_plain(self.schema, "schema")
+            require_plain(self.database, "workspace")
         except NotAllowed as error:
             raise DbtRuntimeError(str(error)) from None
         if not self.service:
@@ -63,9 +84,12 @@ class HeadraceCredentials(Credentials):
                 raise DbtRuntimeError("With 'service: embedded', instance must name the lake's folder.")
             return
         self.service = address_of(self.service)
-        if self.token is None and (self.username is None or self.password is None):
-            missing = "username" if self.username is None else "password"
-            raise DbtRuntimeError(f"{missing} is missing: give username and password, or token.")
+        self.token = (self.token or "").strip() or None  # An environment variable may be empty.
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
+            raise DbtRuntimeError("token has characters that no token has: copy it again.")
+        if self.token is None and not (self.username and self.password):
+            missing = "password" if self.username else "username"
+            raise DbtRuntimeError(f"{missing} is missing or empty: give username and password, or token.")
 
     @property
     def is_embedded(self) -> bool:

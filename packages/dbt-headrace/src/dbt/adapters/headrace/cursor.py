@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "(")
 _BEGINNING = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _COMMENT = re.compile(r"\s*(/\*.*?\*/)", re.DOTALL)
+_COMMENT_BEHIND = re.compile(r"(/\*(?:(?!\*/|/\*).)*\*/)[\s;]*\Z", re.DOTALL)
 _LINES_OF_DBT = re.compile(r"/\*.*?\*/\n", re.DOTALL)
 
 
@@ -47,7 +48,8 @@ class Cursor:
             try:
                 sets = first_words(part.text)[:1] in (["SET"], ["RESET"])
                 # Behind it, where it moves no position; but all that follows SET is the value.
-                result = self._session.run(part.text if number == 0 or sets else f"{part.text}\n{comment}".rstrip())
+                is_told = sets or (number == 0 and part.text.lstrip().startswith("/*")) or comment in part.text
+                result = self._session.run(part.text if is_told else f"{part.text}\n{comment}".rstrip())
                 if number == 0 or not sets:
                     self._take(part.text, result)
             except HeadraceError as error:
@@ -113,12 +115,14 @@ def without_comments_before(text: str) -> str:
 
 
 def _node_comment(text: str) -> str:
-    """What dbt has put before a text of several statements.
+    """What dbt has put before a text of several statements, or behind it.
 
     >>> _node_comment("/* {\\"node_id\\": \\"model.a.b\\"} */ set x = 1; select 1")
     '/* {"node_id": "model.a.b"} */'
+    >>> _node_comment("select '/*' as a;\\n/* run by ann */;")
+    '/* run by ann */'
     """
-    found = _COMMENT.match(text)
+    found = _COMMENT.match(text) or _COMMENT_BEHIND.search(text)
     return found[1] if found else ""
 
 

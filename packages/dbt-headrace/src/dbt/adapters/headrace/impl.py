@@ -301,19 +301,22 @@ class HeadraceAdapter(SQLAdapter):
         return [taken(column, as_it_is) for column, as_it_is in zip(columns, plain, strict=True)]
 
     @available.parse(lambda *a, **k: "")
-    def in_order_of(self, query: str, target: BaseRelation) -> str:
-        """The query, with the fields of structs by their names as the target's columns have them."""
-        wanted = {column.name.lower(): column.dtype for column in self.get_columns_in_relation(target)}
-        if not any(map(nested.has_fields, wanted.values())):
+    def in_order_of(self, query: str, target: BaseRelation, spelled: bool = False) -> str:
+        """The query, with the fields of structs by their names as the target's columns have them. With `spelled`, the
+        columns have the target's names where these differ in case only."""
+        there = {column.name.lower(): column for column in self.get_columns_in_relation(target)}
+        wanted = {name: column.dtype for name, column in there.items()}
+        if not spelled and not any(map(nested.has_fields, wanted.values())):
             return query
         empty = f"select * from (\n{query}\n) as __dbt_sbq where false"
         given = self.get_column_schema_from_query(self.connections._add_query_comment(empty))
 
         def taken(column: HeadraceColumn) -> str:
             kind = wanted.get(column.name.lower(), "")
+            name = there.get(column.name.lower(), column).quoted if spelled else column.quoted
             if column.dtype == kind or not nested.has_fields(kind):
-                return column.quoted
-            return f"{nested.by_name(column.quoted, column.dtype, kind)} as {column.quoted}"
+                return column.quoted if name == column.quoted else f"{column.quoted} as {name}"
+            return f"{nested.by_name(column.quoted, column.dtype, kind)} as {name}"
 
         columns = ", ".join(map(taken, given))
         return f"select {columns} from (\n{query}\n) as __dbt_in_order"
@@ -481,8 +484,13 @@ class HeadraceAdapter(SQLAdapter):
         found: dict[BaseRelation, FreshnessResponse] = {}
         reader = CatalogReader(self._rows)
         for source in sources:
-            with self.connections.exception_handler("the time of the last change"):
-                changed = reader.last_modified(source)
+            try:
+                with self.connections.exception_handler("the time of the last change"):
+                    changed = reader.last_modified(source)
+            except DbtRuntimeError:
+                if len(sources) == 1:
+                    raise
+                continue  # dbt asks for it by itself, and the others are not held up.
             found[source] = self._create_freshness_response(
                 None if changed is None else changed.replace(tzinfo=zone), datetime.now(zone)
             )
@@ -560,6 +568,12 @@ class HeadraceAdapter(SQLAdapter):
     def literal(cls, value: Any) -> str:
         """A value as SQL writes it."""
         return seeds.literal(value)
+
+    @available
+    @classmethod
+    def nested_value(cls, value: Any, kind: str) -> str:
+        """An array, a struct or a map as SQL has it."""
+        return nested.value_of(value, str(kind))
 
     @available
     @classmethod
@@ -662,6 +676,27 @@ class HeadraceAdapter(SQLAdapter):
             if (found := self.get_relation(source["database"], source["schema"], source["identifier"])) is not None
             and found.type == HeadraceRelationType.External
         ]
+
+    @available.parse_none
+    def refuse_one_that_came(self, target: BaseRelation) -> None:
+        """The first load of a table takes what streams have. Where another process has loaded it since dbt looked, its
+        rows would be replaced by what the streams have had since."""
+        if self.is_there(target):
+            raise DbtRuntimeError(
+                f"Another process has made {target.render()} since this one looked. Run it again: it adds what is new."
+            )
+
+    @available.parse_none
+    def refuse_one_replaced(self, target: BaseRelation) -> None:
+        """Likewise where that was loaded while this statement waited for the streams. Nothing is lost."""
+        with self.connections.exception_handler("DESC HISTORY"):
+            version = int(self._rows(f"DESC HISTORY {target.render()} LIMIT 1")[0]["version"])
+        if version:
+            raise DbtRuntimeError(
+                f"Another process has made {target.render()} while this one did, and this one's rows took the place of "
+                f"that one's: they are its version {version - 1}.\nHint: To have both: INSERT INTO {target.render()} "
+                f"SELECT * FROM {target.render()} VERSION AS OF {version - 1}"
+            )
 
     @available.parse_list
     def after_load(self, load: streams.FullLoad, target: BaseRelation) -> list[str]:

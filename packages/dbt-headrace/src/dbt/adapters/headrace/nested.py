@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from dbt_common.exceptions import DbtRuntimeError
 
@@ -52,6 +53,36 @@ def read(type_text: str) -> Kind:
     if type_text[end:].strip():
         raise DbtRuntimeError(f"The type {type_text} cannot be read.")
     return kind
+
+
+def value_of(value: Any, type_text: str) -> str:
+    """A value that YAML has, or a text with an expression, as an expression of that type.
+
+    >>> value_of([1, None], "array<int>"), value_of("'array(\\\\'a\\\\')'", "array<string>")
+    ('array(1, NULL)', "array('a')")
+    >>> value_of({"a": [{"b": 1}]}, "struct<a:array<struct<b:int,c:int>>>")
+    "named_struct('a', array(named_struct('b', 1, 'c', NULL)))"
+    """
+    if not isinstance(value, str):
+        return _written(value, read(type_text))
+    text = value.strip()
+    is_quoted = len(text) > 1 and text[0] == text[-1] == "'"
+    return text[1:-1].replace("\\'", "'").replace("\\\\", "\\") if is_quoted else text
+
+
+def _written(value: Any, kind: Kind) -> str:
+    match kind, value:
+        case Array(element), list():
+            parts = [_written(each, element) for each in value]
+            return f"array({', '.join(parts)})"
+        case Map(key, of), dict():
+            parts = [part for one, other in value.items() for part in (_written(one, key), _written(other, of))]
+            return f"map({', '.join(parts)})"
+        case Struct(fields), dict():
+            given = {str(name).lower(): each for name, each in value.items()}
+            parts = [part for name, of in fields for part in (literal(name), _written(given.get(name.lower()), of))]
+            return f"named_struct({', '.join(parts)})"
+    return literal(value)
 
 
 def _kind_at(text: str, place: int) -> tuple[Kind, int]:

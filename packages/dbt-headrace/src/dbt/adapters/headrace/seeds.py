@@ -65,6 +65,7 @@ def read(
 ) -> Seed:
     """What dbt has read, with the types that are asked for or inferred."""
     rows = [list(row) for row in table.rows]
+    _restore_texts(rows, table, model, asked)
     wanted = {name.lower(): kind for name, kind in asked.items()}
     others = {
         place for place, name in enumerate(table.column_names) if not _is_text(wanted.get(name.lower()) or "string")
@@ -155,6 +156,21 @@ def _restore_empty_texts(
                 row[place] = ""
                 changed.add(place)
     return changed
+
+
+def _restore_texts(
+    rows: list[list[Any]], table: agate.Table, model: Mapping[str, Any], asked: Mapping[str, str]
+) -> None:
+    """dbt leaves a column as it stands only where column_types spells its name just as the file does."""
+    spelled_otherwise = {name.lower() for name, kind in asked.items() if _is_text(kind)} - {
+        name.lower() for name in asked if name in table.column_names
+    }
+    places = [place for place, name in enumerate(table.column_names) if name.lower() in spelled_otherwise]
+    raw = _raw_cells(model) if places else []
+    for row, cells in zip(rows, raw, strict=False):
+        for place in places:
+            if place < len(cells) and row[place] is not None:
+                row[place] = cells[place][0]
 
 
 def _raw_cells(model: Mapping[str, Any]) -> list[Sequence[tuple[str, bool]]]:

@@ -246,7 +246,12 @@ class StreamReader:
         read = self._read(compiled_code)
         later = {} if later_code is None else self._read(later_code)
         for stream in self._shown(named):
-            (read if reads(compiled_code, stream.name, self.place) else later)[stream.name] = stream
+            if reads(compiled_code, stream.name, self.place):
+                read[stream.name] = stream
+            elif later_code is None or reads(later_code, stream.name, self.place):
+                later[stream.name] = stream
+            elif pinned(compiled_code, stream.table, 0, self.place) is not None:
+                later[stream.name] = stream  # A comment names it, and what it stands beside is loaded.
         beside = [stream for name, stream in sorted(later.items()) if name not in read]
         refuse_batches(model, [*read.values(), *beside])
         own = ".".join(str(model[key]).lower() for key in ("database", "schema", "alias"))
@@ -348,9 +353,9 @@ def named_sources(
     sources: Mapping[str, Mapping[str, Any]],
     place: Place,
 ) -> list[Mapping[str, Any]]:
-    """The sources that a model's query names now, or will name when it is incremental. Where that is not known, what
-    the model says that it depends on has to do: that is of this target, too."""
-    depends_on = () if codes[1] is not None else (model.get("depends_on") or {}).get("nodes") or ()
+    """The sources that a model's query names now, or will name when it is incremental; and what the model says that it
+    depends on, of this target, too: what its Jinja will come to is not always known."""
+    depends_on = (model.get("depends_on") or {}).get("nodes") or ()
     texts = [code for code in codes if code is not None]
 
     def is_named(source: Mapping[str, Any]) -> bool:

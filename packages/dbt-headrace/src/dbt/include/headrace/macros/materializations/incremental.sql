@@ -65,6 +65,10 @@
     loaded; see dbt.adapters.headrace.streams. -#}
 {% macro headrace__full_load(existing_relation, target_relation) %}
   {%- set load = adapter.full_load(context) -%}
+  {%- set takes_from_streams = existing_relation is none and load.reads -%}
+  {% if takes_from_streams %}
+    {% do adapter.refuse_one_that_came(target_relation) %}
+  {% endif %}
   {% set built_relation = headrace__place_to_build(existing_relation, target_relation) %}
   {% call statement('main') %}
     {%- if load.properties %}
@@ -74,6 +78,9 @@
     {%- endif %}
   {% endcall %}
   {% do adapter.put_in_place() %}
+  {% if takes_from_streams %}
+    {% do adapter.refuse_one_replaced(target_relation) %}
+  {% endif %}
   {% for each in adapter.after_load(load, target_relation) %}
     {% call statement('move_streams') %}
       {{ each }}

@@ -27,13 +27,18 @@
   {%- set clustered_by = headrace__names(config.get('clustered_by')) -%}
   {%- set properties = {} -%}
   {%- do properties.update(more_properties or {}) -%}
-  {%- do properties.update(config.get('properties') or {}) -%}
+  {%- for key, value in (config.get('properties') or {}).items() if value is not none -%}
+    {%- do properties.update({key: value}) -%}
+  {%- endfor -%}
   {%- if contract and contract.enforced -%}
     {%- do properties.update(adapter.constraint_properties(model.columns, model.constraints or [])) -%}
     {%- if 'timestamp_ntz' in model.columns.values() | map(attribute='data_type') | map('lower') | list -%}
       {#- Delta wants to be asked when the table is there already and had no such column. -#}
       {%- do properties.update({'delta.feature.timestampNtz': 'supported'}) -%}
     {%- endif -%}
+  {%- endif -%}
+  {%- if partition_by and clustered_by -%}
+    {%- do exceptions.raise_compiler_error("A table has partition_by or clustered_by, and " ~ model.name ~ " has both: leave one of them out.") -%}
   {%- endif -%}
   {%- if partition_by %}
     partitioned by ({{ partition_by | join(', ') }})

@@ -16,6 +16,11 @@
 {%- endmacro %}
 
 
+{#- An array, a struct or a map is no text that can be cast: a unit test writes it as an expression, or as YAML has it. -#}
 {% macro headrace__safe_cast(field, type) -%}
+  {%- if (type | string | lower | trim).startswith(('array', 'struct', 'map')) -%}
+  try_cast({{ adapter.nested_value(field, type) }} as {{ type }})
+  {%- else -%}
   try_cast({{ field }} as {{ type }})
+  {%- endif -%}
 {%- endmacro %}
