@@ -196,7 +196,7 @@ def _check_sources(jvm: Jvm, analyzed: Any, binding: Binding) -> None:
 
 
 def _subqueries(jvm: Jvm, node: Any) -> list[Any]:
-    """The plans of the subqueries in its expressions. One that is a key is in GROUP BY and in the SELECT list, and counts
+    """The plans of the subqueries in its expressions. One that is a key, in GROUP BY and in the SELECT list, counts
     once."""
     plans = items(node.subqueries())
     own = [each.query() if kind(each) == "InSubquery" else each for each in own_subqueries(jvm, node)]
