@@ -272,6 +272,13 @@ REFUSED: list[tuple[str, type[errors.HeadraceError], tuple[int, int] | None, str
     ("SELECT 1 AS x FROM a; SELECT 2", errors.SyntaxFault, (1, 23), "SELECT"),
     ("SELECT '😀',\n id FROM custome", errors.NotFound, (2, 10), "custome"),
     ("SELECT 1 AS o FROM nowhere.t", errors.NotFound, (1, 20), "nowhere"),
+    (
+        "SELECT current_date, curdate() AS today FROM (SELECT id AS current_date FROM a)",
+        errors.NotAllowed,
+        None,
+        "back-quotes",
+    ),
+    ("SELECT id current_date, current_date() AS today FROM a", errors.NotAllowed, None, "back-quotes"),
     ("SELECT id FROM plain", errors.NotAllowed, (1, 16), "parquet table"),
     ("SELECT one FROM temp", errors.NotAllowed, (1, 17), "temporary view"),
     ("SELECT * FROM parquet.`/x`", errors.NotAllowed, (1, 15), "names files"),

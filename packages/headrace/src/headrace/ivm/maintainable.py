@@ -11,10 +11,10 @@ from headrace.ivm.rules.partitions import partitions_root
 from headrace.plan.catalyst import can_be_kept
 from headrace.plan.certainty import carriers, deciding_texts, inexact_calls, is_only_sorted, named_in
 from headrace.plan.distinct import distinct_below
-from headrace.plan.nodes import Aggregate, Node, Plan, walk
+from headrace.plan.nodes import Aggregate, AggregateCall, Node, Plan, walk
 from headrace.plan.query import Query
-from headrace.plan.types import comparable, storable
-from headrace.plan.zeros import with_zeros_told_apart
+from headrace.plan.types import comparable, has_floats, storable
+from headrace.plan.zeros import FLOATING, with_zeros_told_apart
 
 CHANCY = (
     "max_by", "min_by", "collect_list", "collect_set", "array_agg", "percentile_approx", "approx_percentile",
@@ -60,8 +60,14 @@ def _unstorable(query: Query) -> str | None:
 def _chancy(plan: Plan) -> str | None:
     root = grouped_root(plan)
     below = [n for n in walk(plan.root) if isinstance(n, Aggregate) and (root is None or n is not root.aggregate)]
-    called = [call for node in below for call in node.calls if call.function in CHANCY and call.chance is None]
+    called = [call for node in below for call in node.calls if _is_chancy(call)]
     return next((f"{c.function} below another operator" for c in called if not is_only_sorted(plan, c)), None)
+
+
+def _is_chancy(call: AggregateCall) -> bool:
+    if call.function in ("min", "max"):  # 0.0 or -0.0; of plain numbers it is asked which (plan/zeros.py).
+        return has_floats(call.type) and call.type.lower() not in FLOATING
+    return call.function in CHANCY and call.chance is None
 
 
 def _decided_by_chance(plan: Plan) -> str | None:

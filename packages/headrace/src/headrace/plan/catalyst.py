@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 from headrace.errors import NonDeterministic, NotAllowed, QueryFailed, UserError
 from headrace.names import own_column_problem, quote_text
 from headrace.plan.binding import Binding, DatabaseOf, Locate, Located, bind
+from headrace.plan.dates import at_date
 from headrace.plan.definitions import function_definition
 from headrace.plan.jvm import Jvm, items, kind, optional, position_at, short_message, span, spark_errors
 from headrace.plan.lowering import lower
@@ -36,6 +38,8 @@ _SPECIAL_DATES = ("now", "today", "tomorrow", "yesterday")
 _READ_DATES = ("Cast", "ParseToDate", "ParseToTimestamp")
 _DATES = ("date", "timestamp", "timestamp_ntz")
 _SUBQUERIES = ("ScalarSubquery", "Exists", "ListQuery", "LateralSubquery", "InSubquery")
+_NO_DAY = "5881-03-07"
+"""Stands for the present day where it is looked what would be taken for that."""
 _OF_SESSIONS = '"spark.sessionWindow":true'
 """In the metadata of a column: rows whose values of it overlap are merged, by whatever groups by it."""
 _AROUND = 20
@@ -85,6 +89,8 @@ def _read_query(spark: SparkSession, text: str, locate: Locate, database_of: Dat
         analyzed = jvm.analyze(jvm.parse(binding.plan_text))
     _check_sources(jvm, analyzed, binding)
     uses_current_date = _check_determinism(jvm, analyzed, binding, text)
+    if uses_current_date:
+        _check_dates(jvm, analyzed, binding)
     columns = _columns(analyzed)
     _check_rendering(jvm, analyzed, binding)
     plan, unsupported = _plan(jvm, analyzed, binding, [column.name for column in columns])
@@ -383,13 +389,48 @@ def _unstorable(shape: Any) -> str | None:
     return next((found for found in map(_unstorable, inner) if found), None)
 
 
-def _check_rendering(jvm: Jvm, analyzed: Any, binding: Binding) -> None:
-    """The text with its slots filled must still be the same query; full refreshes and VERIFY run that text."""
+def _check_dates(jvm: Jvm, analyzed: Any, binding: Binding) -> None:
+    """Full refreshes and VERIFY write a day into the text in the place of current_date: nothing else may be called so."""
+    try:
+        with spark_errors():
+            dated = jvm.analyze(jvm.parse(at_date(_written_out(binding), _NO_DAY)))
+        called = _count(analyzed, _is_today) - _count(dated, _is_today)
+        replaced = _count(dated, _is_no_day) - _count(analyzed, _is_no_day)
+    except UserError:
+        called, replaced = 0, 1
+    if called != replaced:
+        raise NotAllowed(
+            "The query uses current_date both for the present day and as a name of its own.",
+            hint="Put the name of the column, alias or CTE into back-quotes: `current_date`, `curdate`.",
+        )
+
+
+def _is_today(expression: Any) -> bool:
+    return kind(expression) == "CurrentDate"
+
+
+def _is_no_day(expression: Any) -> bool:
+    return kind(expression) == "Literal" and str(expression.sql()) == f"DATE '{_NO_DAY}'"
+
+
+def _count(plan: Any, is_meant: Callable[[Any], bool]) -> int:
+    found = [part for node in _nodes(plan) for expression in items(node.expressions()) for part in _parts(expression)]
+    return sum(map(is_meant, found))
+
+
+def _written_out(binding: Binding) -> str:
+    """The query with its views written out."""
 
     def table_at(slot: Slot) -> str:
         if binding.sources[slot.source].kind == "table":
             return slot.spark_name
         return subquery(f"SELECT * FROM {slot.spark_name}", slot.alias)
+
+    return render(binding.bound, table_at)
+
+
+def _check_rendering(jvm: Jvm, analyzed: Any, binding: Binding) -> None:
+    """The text with its slots filled must still be the same query; full refreshes and VERIFY run that text."""
 
     if not any(source.kind == "dynamic" for source in binding.sources) and all(
         isinstance(piece, str | Slot) for piece in binding.bound.pieces
@@ -397,7 +438,7 @@ def _check_rendering(jvm: Jvm, analyzed: Any, binding: Binding) -> None:
         return
     try:
         with spark_errors():
-            rendered = jvm.analyze(jvm.parse(render(binding.bound, table_at)))
+            rendered = jvm.analyze(jvm.parse(_written_out(binding)))
     except UserError as error:
         raise NotAllowed(
             f"With its views and dynamic tables written out, Spark refuses the query: {error.message}",

@@ -155,7 +155,8 @@ class _Reader:
             case "Filter":
                 return Filter(child=self.build(seen.children[0]), condition=self.speller.text(seen.plan.condition()))
             case "Join":
-                return self._join(seen)
+                only = _only_side(seen)
+                return self._join(seen) if only is None else self.build(only)
             case "Aggregate":
                 return self._aggregate(seen)
             case "Union":
@@ -354,6 +355,24 @@ def _flat_union(inputs: list[Any]) -> list[Any]:
         else:
             found.append(plan)
     return found
+
+
+def _only_side(seen: _Seen) -> _Seen | None:
+    """A cross join with one row of no columns is its other side. Such a row is what Spark leaves of a scalar subquery
+    that nobody asks for."""
+    how = kind(seen.plan.joinType()).removesuffix("$")
+    if how not in ("Inner", "Cross", "LeftOuter") or optional(seen.plan.condition()) is not None:
+        return None
+    left, right = seen.children
+    if _is_bare_row(right):
+        return left
+    return right if how != "LeftOuter" and _is_bare_row(left) else None
+
+
+def _is_bare_row(seen: _Seen) -> bool:
+    if seen.kind == "Project" and seen.plan.projectList().isEmpty():
+        return _is_bare_row(seen.children[0])
+    return seen.kind == "Aggregate" and not (seen.groups or seen.calls or seen.results)
 
 
 def _require_one_zero(condition: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from headrace.plan.nodes import Aggregate, AggregateCall, Node, Plan, with_children
 
-_FLOATING = ("float", "double")
+FLOATING = ("float", "double")
 
 
 def with_zeros_told_apart(plan: Plan, stored: Aggregate | None) -> Plan:
@@ -29,7 +29,7 @@ def with_zeros_told_apart(plan: Plan, stored: Aggregate | None) -> Plan:
 
 
 def _is_open(call: AggregateCall) -> bool:
-    return call.function in ("min", "max") and call.text is None and (call.argument_type or "").lower() in _FLOATING
+    return call.function in ("min", "max") and call.text is None and (call.argument_type or "").lower() in FLOATING
 
 
 def _both_zeros(call: AggregateCall) -> str:

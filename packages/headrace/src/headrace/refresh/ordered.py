@@ -344,7 +344,7 @@ class OrderedCopies:
             note = CopyNote.model_validate(_noted(first.user_metadata))
             found = tuple(self._changes(changes))
             same = self._logs.snapshot(rows).table_id
-        except _FAILURES:
+        except (*_FAILURES, KeyError, TypeError):
             return None
         # Each commit of the changes follows the one before it, or somebody else was at work on them, too.
         in_turn = all(

@@ -28,6 +28,7 @@ from headrace.plan.dates import plan_at
 from headrace.plan.nodes import Aggregate, Node, Window, walk
 from headrace.plan.query import OutputColumn, Query
 from headrace.plan.types import has_floats
+from headrace.plan.zeros import with_zeros_told_apart
 from headrace.refresh.compute import evaluated, leaves_at
 from headrace.refresh.outlook import SOURCE_GONE
 from headrace.refresh.stored import Stored, read_stored, readable_versions
@@ -86,7 +87,7 @@ def _ambiguous(
     """Whether the rows differ only in what the query leaves to chance."""
     if query.plan is None:
         return False
-    plan = query.plan
+    plan = with_zeros_told_apart(query.plan, None)
     root = plan_at(plan.root, date)
     read = leaves_at(spark, logs, query, versions)
 
