@@ -8,7 +8,7 @@ BIN := .venv/bin
 help: ## show this list
 	@echo "Headrace: an incremental lakehouse on Apache Spark"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## make or update .venv (the other commands do this themselves)
 	@.ci/setup $(if $(filter setup,$(MAKECMDGOALS)),--say)

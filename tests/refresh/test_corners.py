@@ -86,6 +86,7 @@ def test_a_scalar_subquery_over_a_dynamic_table_that_may_give_several_rows(lake:
         ("sort_array(collect_list(f))", "collect_list"),
         ("max_by(struct(s, f), f)", "max_by"),
         ("mode(s)", "mode"),
+        ("CAST(min(struct(f)) AS STRING)", "min"),
     ],
 )
 def test_values_below_that_are_left_to_chance(lake: Lake, call: str, called: str) -> None:

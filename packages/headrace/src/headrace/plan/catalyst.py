@@ -390,7 +390,8 @@ def _unstorable(shape: Any) -> str | None:
 
 
 def _check_dates(jvm: Jvm, analyzed: Any, binding: Binding) -> None:
-    """Full refreshes and VERIFY write a day into the text in the place of current_date: nothing else may be called so."""
+    """Full refreshes and VERIFY write a day into the text in the place of current_date: nothing else may have the
+    name."""
     try:
         with spark_errors():
             dated = jvm.analyze(jvm.parse(at_date(_written_out(binding), _NO_DAY)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from functools import cache
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -55,21 +56,19 @@ def changes_of(
     if plan is None or stored.note is None:
         raise Bug("An incremental refresh needs a plan and a frontier.")
     layout = layout_of(table.query)
-    live = live_table(
-        spark,
-        logs,
-        (table.storage_path, stored.version),
-        layout,
-        (stored.note.live_rows or 0, stored.note.tombstones),
-        local=stages.uses(LOCAL_ROWS),
-    )
+    at, counts = (table.storage_path, stored.version), (stored.note.live_rows or 0, stored.note.tombstones)
+
+    @cache
+    def live() -> LiveRows:
+        return live_table(spark, logs, at, layout, counts, local=stages.uses(LOCAL_ROWS))
+
     root = grouped_root(plan)
     if root is not None:
-        found = grouped.refresh(stages, root, plan, layout, live, sequence)
+        found = grouped.refresh(stages, root, plan, layout, live(), sequence)
         if found is None:
             return None
         return Computed(found.rows, "RECOMPUTE_KEYS" if found.recomputed else "FOLD_STATE")
-    result = bag.refresh(stages, plan, layout, live.rows, sequence)
+    result = bag.refresh(stages, plan, layout, lambda: live().rows, sequence)
     if result is None:
         return None
     return Computed(result.rows, "APPEND" if result.appends_only else "REPLACE_ROWS", result.removals)

@@ -135,9 +135,9 @@ def describe_job(context: Context, statement: sql.DescribeJob) -> Result:
     refresh = [] if record is None else [fact for fact in _refresh_facts(context, record) if fact[2] is not None]
     told = {fact[:2] for fact in refresh}  # Of what both tell, the refresh knows more.
     own = [] if job is None else [fact for fact in jobs.facts(context, job) if fact[:2] not in told]
-    return from_rows(
-        _EXPLAIN, [(section, item, str(value)) for section, item, value in (*own, *refresh) if value is not None]
-    )
+    facts = [(section, item, str(value)) for section, item, value in (*own, *refresh) if value is not None]
+    sections = list(dict.fromkeys(section for section, _, _ in facts))
+    return from_rows(_EXPLAIN, sorted(facts, key=lambda fact: sections.index(fact[0])))
 
 
 def _refresh_facts(context: Context, record: RefreshRecord) -> list[jobs.Fact]:

@@ -207,7 +207,10 @@ class HeadraceAdapter(SQLAdapter):
         if (schema_relation.database or home).lower() != home.lower():
             return []
         with self.connections.exception_handler("SHOW USER FUNCTIONS"):
-            rows = self._rows(f"SHOW USER FUNCTIONS IN {quote(schema_relation.schema or '')}")
+            try:
+                rows = self._rows(f"SHOW USER FUNCTIONS IN {quote(schema_relation.schema or '')}")
+            except Forbidden:
+                return []  # Who may read single tables of the schema is not told what else is there.
         # Those of the session and of Delta's have no schema before their names.
         names = [str(row["function"]).rsplit(".", 1)[1] for row in rows if "." in str(row["function"])]
         return [self._relation(schema_relation, name, HeadraceRelationType.Function) for name in names]

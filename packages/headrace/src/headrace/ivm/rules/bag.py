@@ -10,6 +10,7 @@ Requires: columns that can be compared (no maps).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 
@@ -31,6 +32,8 @@ from headrace.names import quote
 from headrace.plan.nodes import Plan
 from headrace.plan.types import has_floats
 
+Live = Callable[[], DataFrame]
+
 
 @dataclass(frozen=True)
 class BagResult:
@@ -47,8 +50,9 @@ def whole(rows: DataFrame, layout: Layout, sequence: int, *, searchable: bool) -
     return _stored(rows, layout, sequence, key)
 
 
-def refresh(stages: Stages, plan: Plan, layout: Layout, live: DataFrame, sequence: int) -> BagResult | None:
-    """Storage rows to append for the changes since the old frontier; None when nothing changed."""
+def refresh(stages: Stages, plan: Plan, layout: Layout, live: Live, sequence: int) -> BagResult | None:
+    """Storage rows to append for the changes since the old frontier; None when nothing changed. `live` gives the stored
+    rows: where rows only come, nobody asks for them."""
     found = _root_changes(stages, plan, live)
     if found is None:
         return None
@@ -63,24 +67,24 @@ def refresh(stages: Stages, plan: Plan, layout: Layout, live: DataFrame, sequenc
     if local is None:
         kept = stages.cache(keyed)
         added = _stored(kept.where(f"{WEIGHT} > 0").select(*names), layout, sequence, _value_hash(layout))
-        gone = _tombstones(kept.where(f"{WEIGHT} < 0"), live, layout)
+        gone = _tombstones(kept.where(f"{WEIGHT} < 0"), live(), layout)
         return BagResult(added.union(gone), kept.where(f"{WEIGHT} < 0").count(), False)
     kept = stages.spark.createDataFrame(local, schema=keyed.schema).coalesce(1)
     added = _stored(kept.where(f"{WEIGHT} > 0").select(*names), layout, sequence, _value_hash(layout))
     removals = sum(1 for weight in local.column(WEIGHT).to_pylist() if weight < 0)
     if not removals:
         return BagResult(added, 0, True)
-    candidates = _narrowed(live, local, layout) if stages.uses(optimisations.PUSHED_KEYS) else live
+    candidates = _narrowed(live(), local, layout) if stages.uses(optimisations.PUSHED_KEYS) else live()
     gone = _tombstones(kept.where(f"{WEIGHT} < 0"), candidates, layout)
     return BagResult(added.union(gone), removals, False)
 
 
-def _root_changes(stages: Stages, plan: Plan, live: DataFrame) -> Changes | None:
+def _root_changes(stages: Stages, plan: Plan, live: Live) -> Changes | None:
     best = top_root(plan) if stages.uses(optimisations.STORED_WINNERS) else None
     if best is not None:
-        return top.changes(stages, best, plan, live)
+        return top.changes(stages, best, plan, live())
     root = partitions_root(plan)
-    return stages.changes(plan.root) if root is None else partitions.changes(stages, root, plan, live)
+    return stages.changes(plan.root) if root is None else partitions.changes(stages, root, plan, live())
 
 
 def _narrowed(live: DataFrame, changes: pa.Table, layout: Layout) -> DataFrame:

@@ -27,7 +27,7 @@
 {#- As dbt's own, for which a column is another one when its name is spelled in another case: then each row had changed. -#}
 {% macro snapshot_check_all_get_existing_columns(node, target_exists, check_cols_config) %}
   {%- if not target_exists -%}
-    {%- do return((false, none)) -%}
+    {%- do return((false, [])) -%}
   {%- endif -%}
   {%- if check_cols_config != 'all' and (check_cols_config is string or not check_cols_config) -%}
     {%- do exceptions.raise_compiler_error("check_cols is '" ~ check_cols_config ~ "'; write 'all', or a list of columns.") -%}
