@@ -171,6 +171,28 @@ def test_a_developer_may_do_all_this(new_project: NewProject, dbt_server: DbtSer
     project.succeeds("docs", "generate")
 
 
+def test_grants_on_single_tables_are_enough(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
+    """Of a source's schema, a developer may read one table and one stream only."""
+    dbt_server.rows(f"CREATE USER IF NOT EXISTS dbt_dev WITH PASSWORD '{PASSWORD}' ROLE developer")
+    dbt_server.rows(f"CREATE SCHEMA {schema}; CREATE SCHEMA {schema}_raw")
+    dbt_server.rows(f"CREATE TABLE {schema}_raw.trips AS SELECT 1 AS id")
+    dbt_server.rows(f"CREATE TABLE STREAM {schema}_raw.fresh ON TABLE {schema}_raw.trips")
+    dbt_server.rows(f"GRANT ALL ON SCHEMA {schema} TO dbt_dev; GRANT SELECT ON TABLE {schema}_raw.trips TO dbt_dev")
+    dbt_server.rows(f"GRANT ALL ON TABLE {schema}_raw.fresh TO dbt_dev")
+    project = new_project({"username": "dbt_dev"})
+    tables = [{"name": "trips"}, {"name": "fresh"}]
+    project.write("models/sources.yml", {"sources": [{"name": "raw", "schema": f"{schema}_raw", "tables": tables}]})
+    project.write(
+        "models/taken.sql",
+        config(materialized="incremental") + "select id from {% if is_incremental() %} "
+        "{{ source('raw', 'fresh') }} {% else %} {{ source('raw', 'trips') }} {% endif %}",
+    )
+    project.succeeds("build")
+    dbt_server.rows(f"INSERT INTO {schema}_raw.trips VALUES (2)")
+    project.succeeds("build")
+    assert sorted(dbt_server.rows(f"SELECT id FROM {schema}.taken")) == [(1,), (2,)]
+
+
 def test_rows_that_are_gone_from_a_snapshot(new_project: NewProject, dbt_server: DbtServer, schema: str) -> None:
     project = new_project()
     dbt_server.rows(f"CREATE SCHEMA {schema}")

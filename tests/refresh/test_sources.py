@@ -5,11 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
+from conftest import setting
 from headrace import Lake
 from headrace.errors import HeadraceError, RefreshHeldUp
 from headrace.refresh import compute
@@ -461,6 +465,24 @@ def test_partitioned_by_and_clustered_by(lake: Lake) -> None:
     lake.sql("ALTER DYNAMIC TABLE d RENAME COLUMN k TO kk")
     refresh(lake)
     assert sorted(row[0] for row in lake.sql("SELECT kk FROM d").rows) == [2, 2, 3]
+
+
+def test_many_groups_lie_in_ranges_of_their_keys(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change then looks its groups up in one file of several."""
+    monkeypatch.setattr("headrace.refresh.fold.RANGES", 100)
+    with (
+        setting(lake, "spark.sql.shuffle.partitions", "4"),
+        setting(lake, "spark.sql.adaptive.coalescePartitions.enabled", "false"),
+    ):
+        lake.sql("CREATE TABLE t AS SELECT id AS k FROM range(400)")
+        lake.sql("CREATE DYNAMIC TABLE d AS SELECT k, count(*) AS n FROM t GROUP BY k")
+    path = lake._context.require_dynamic(("d",)).storage_path
+    files = pa.table(DeltaTable(path).get_add_actions(flatten=True)).to_pylist()
+    spans = sorted((file["min.k"], file["max.k"]) for file in files)
+    assert len(spans) == 4
+    assert all(most < least for (_, most), (least, _) in pairwise(spans))
+    lake.sql("INSERT INTO t VALUES (7), (399)")
+    assert refresh(lake)["refresh_mode"] == "INCREMENTAL"
 
 
 def test_a_view_or_function_that_is_replaced(lake: Lake) -> None:
