@@ -162,7 +162,7 @@ def _restore_texts(
     rows: list[list[Any]], table: agate.Table, model: Mapping[str, Any], asked: Mapping[str, str]
 ) -> None:
     """dbt leaves a column as it stands only where column_types spells its name just as the file does."""
-    spelled_otherwise = {name.lower() for name, kind in asked.items() if _is_text(kind)} - {
+    spelled_otherwise = {name.lower() for name, kind in asked.items() if kind and _is_text(kind)} - {
         name.lower() for name in asked if name in table.column_names
     }
     places = [place for place, name in enumerate(table.column_names) if name.lower() in spelled_otherwise]
