@@ -61,7 +61,7 @@ def test_the_workspace_is_main_unless_it_is_named() -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"password": None}, "password is missing: give username and password, or token."),
+        ({"password": None}, "password is missing or empty: give username and password, or token."),
         ({"username": None}, "username is missing"),
         ({"schema": None}, "schema is missing"),
         ({"service": None}, "service is missing"),

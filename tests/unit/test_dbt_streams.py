@@ -65,13 +65,15 @@ def after(load: FullLoad, table: str = "m", lake: FakeLake | None = None) -> lis
 
 
 def test_the_sources_that_a_model_names() -> None:
-    model = {"depends_on": {"nodes": ["source.p.shop.u"]}}
+    model: dict[str, Any] = {"depends_on": {"nodes": ["source.p.shop.u"]}}
 
     def names(now: str, later: str | None) -> list[str]:
         return [each["name"] for each in named_sources(model, (now, later), SOURCES, HERE)]
 
     assert names("select * from raw.T", "select * from `main`.`raw`.`s` -- main.raw.u") == ["s", "t"]
     assert names("select 1", None) == ["u"], "what it says, where nobody can tell"
+    model["raw_code"] = "{% if is_incremental() and execute %} … {% endif %}"
+    assert names("select 1", "select 1") == ["u"], "or where it was guessed"
 
 
 def rendered(raw_code: str, **more: Any) -> str | None:

@@ -33,6 +33,8 @@ NOTE = "dbt_stream."
 IN_STEP = "in step"
 """What somebody may write who knows that the stream stands right behind what the table has."""
 _TEXT = re.compile(r"made (?P<made>\S+?)(?:; for (?P<table>\S+?))?(?:; set offset (?P<offset>\d+))?")
+_ASKS_THE_LAKE = re.compile(r"\b(execute|run_query|load_result)\b")
+"""In the Jinja of a model: which way it takes then, a rendering that asks nothing can only guess."""
 _PINNED = ("VERSION", "TIMESTAMP", "FOR")
 
 
@@ -353,9 +355,10 @@ def named_sources(
     sources: Mapping[str, Mapping[str, Any]],
     place: Place,
 ) -> list[Mapping[str, Any]]:
-    """The sources that a model's query names now, or will name when it is incremental; and what the model says that it
-    depends on, of this target, too: what its Jinja will come to is not always known."""
-    depends_on = (model.get("depends_on") or {}).get("nodes") or ()
+    """The sources that a model's query names now, or will name when it is incremental. Where that is not known, or
+    guessed, what the model says that it depends on has to do: that is of this target, too."""
+    is_known = codes[1] is not None and not _ASKS_THE_LAKE.search(str(model.get("raw_code") or ""))
+    depends_on = () if is_known else (model.get("depends_on") or {}).get("nodes") or ()
     texts = [code for code in codes if code is not None]
 
     def is_named(source: Mapping[str, Any]) -> bool:
