@@ -252,3 +252,5 @@ def test_freshness_comes_from_the_last_commit(documented: Project, dbt_server: D
         assert datetime.fromisoformat(found[f"source.shop.raw.{name}"]["max_loaded_at"]).year > 2020
     assert found["source.shop.raw.by_column"]["status"] == "error"
     assert "Error in source nowhere" in ran, "and it holds up no other"
+    alone = documented.fails("source", "freshness", "--select", "source:raw.nowhere")
+    assert "Error in source nowhere" in alone, alone.output

@@ -19,6 +19,7 @@ EMBEDDED = "embedded"
 _DIALECTS = ("spark",)
 _HOST = re.compile(r"\[[0-9a-fA-F:]+\](:\d+)?|[^\s/@?#:]+(:\d+)?")
 _TAG_LENGTH = 255
+_TEXTS = ("database", "schema", "service", "instance", "vcluster", "username", "password", "token", "query_tag")
 
 
 @dataclass
@@ -49,17 +50,7 @@ class HeadraceCredentials(Credentials):
     @classmethod
     def validate(cls, data: Any) -> None:
         """dbt's own message shows the value and not the key."""
-        for key in (
-            "database",
-            "schema",
-            "service",
-            "instance",
-            "vcluster",
-            "username",
-            "password",
-            "token",
-            "query_tag",
-        ):
+        for key in _TEXTS:
             value = data.get(key)
             if value is not None and not isinstance(value, str):
                 raise ValidationError(f"{'workspace' if key == 'database' else key} is no text: put it in quotes.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -480,24 +481,29 @@ class HeadraceAdapter(SQLAdapter):
     def calculate_freshness_from_metadata_batch(
         self, sources: list[BaseRelation], macro_resolver: MacroResolverProtocol | None = None
     ) -> tuple[list[AdapterResponse | None], dict[BaseRelation, FreshnessResponse]]:
-        """The time of a table's newest commit. A table stream is as fresh as its table."""
+        """The time of a table's newest commit. A table stream is as fresh as its table. What cannot be told is left
+        out: dbt asks for it by itself, and the others are not held up."""
+        self.connections.open(self.connections.get_thread_connection())
+        found: dict[BaseRelation, FreshnessResponse] = {}
+        for source in sources:
+            with suppress(DbtRuntimeError):
+                found[source] = self._freshness(source)
+        return [], found
+
+    def calculate_freshness_from_metadata(
+        self, source: BaseRelation, macro_resolver: MacroResolverProtocol | None = None
+    ) -> tuple[AdapterResponse | None, FreshnessResponse]:
+        return None, self._freshness(source)
+
+    def _freshness(self, source: BaseRelation) -> FreshnessResponse:
         connection = self.connections.get_thread_connection()
         self.connections.open(connection)
         zone = connection.handle.zone
-        found: dict[BaseRelation, FreshnessResponse] = {}
-        reader = CatalogReader(self._rows)
-        for source in sources:
-            try:
-                with self.connections.exception_handler("the time of the last change"):
-                    changed = reader.last_modified(source)
-            except DbtRuntimeError:
-                if len(sources) == 1:
-                    raise
-                continue  # dbt asks for it by itself, and the others are not held up.
-            found[source] = self._create_freshness_response(
-                None if changed is None else changed.replace(tzinfo=zone), datetime.now(zone)
-            )
-        return [], found
+        with self.connections.exception_handler("the time of the last change"):
+            changed = CatalogReader(self._rows).last_modified(source)
+        return self._create_freshness_response(
+            None if changed is None else changed.replace(tzinfo=zone), datetime.now(zone)
+        )
 
     def _create_freshness_response(
         self, last_modified: datetime | None, snapshotted_at: datetime | None
