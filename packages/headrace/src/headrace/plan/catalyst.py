@@ -399,7 +399,7 @@ def _check_dates(jvm: Jvm, analyzed: Any, binding: Binding) -> None:
         replaced = _count(dated, _is_no_day) - _count(analyzed, _is_no_day)
     except UserError:
         called, replaced = 0, 1
-    if replaced > called:  # Of a day in VALUES, Spark makes a row at once: then there are less.
+    if replaced > called:  # A day in VALUES becomes a row at once, and is not counted.
         raise NotAllowed(
             "The query uses current_date both for the present day and as a name of its own.",
             hint="Put the name of the column, alias or CTE into back-quotes: `current_date`, `curdate`.",
